@@ -1,0 +1,32 @@
+/**
+ * The only source of time inside the runtime. Production uses the monotonic clock of the process;
+ * simulations pass a seeded one. Wall-clock decisions (liveness, leases) belong to PostgreSQL.
+ */
+export interface Clock {
+  /** Monotonic milliseconds. Differences are meaningful, absolute values are not. */
+  now(): number;
+  /** Calls `wake` once after `ms`. The returned function cancels it and may be called twice. */
+  after(ms: number, wake: () => void): () => void;
+}
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  after(ms, wake) {
+    const timer = setTimeout(wake, ms);
+    return () => clearTimeout(timer);
+  },
+};
+
+/** Waits `ms`, or until `signal` aborts. Waiting never throws. */
+export function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      cancel();
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const cancel = clock.after(ms, done);
+    signal.addEventListener("abort", done, { once: true });
+  });
+}

@@ -1,0 +1,62 @@
+/**
+ * Every error the library raises on purpose. `code` is stable and documented in
+ * `docs/reference/errors.md`; `retryable` says whether the same call may succeed later.
+ */
+export abstract class TidemillError extends Error {
+  abstract readonly code: string;
+  abstract readonly retryable: boolean;
+
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** A setting cannot work: fix the configuration and start again. Nothing was written. */
+export class ConfigError extends TidemillError {
+  readonly code = "TM_CONFIG";
+  readonly retryable = false;
+}
+
+/** The tables are missing, older or newer than this version needs. Run `tidemill migrate`. */
+export class SchemaError extends TidemillError {
+  readonly code = "TM_SCHEMA";
+  readonly retryable = false;
+}
+
+/** The caller passed something that can never be accepted. Nothing was written. */
+export class InvalidInputError extends TidemillError {
+  readonly code = "TM_INVALID_INPUT";
+  readonly retryable = false;
+}
+
+/** What the caller named does not exist. */
+export class NotFoundError extends TidemillError {
+  readonly code = "TM_NOT_FOUND";
+  readonly retryable = false;
+}
+
+/** The state the caller expected is not the state that was found. Read again, then decide. */
+export class ConflictError extends TidemillError {
+  readonly code: string = "TM_CONFLICT";
+  readonly retryable = false;
+}
+
+/** The database cannot be reached or refused for a passing reason. The same call may succeed. */
+export class UnavailableError extends TidemillError {
+  readonly code: string = "TM_UNAVAILABLE";
+  readonly retryable = true;
+}
+
+/** A wait ended before what it waited for. What was awaited may still happen. */
+export class TimeoutError extends UnavailableError {
+  override readonly code = "TM_TIMEOUT";
+}
+
+/** The message of anything that was thrown, for logs and for stored failure reasons. */
+export function messageOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === "") {
+    return error.errors.map(messageOf).join("; ");
+  }
+  return error instanceof Error ? error.message : String(error);
+}

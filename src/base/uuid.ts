@@ -1,0 +1,36 @@
+import { randomBytes } from "node:crypto";
+
+let lastMs = 0;
+let sequence = 0;
+
+/** A time-ordered UUID (version 7): strictly increasing within this process. */
+export function uuidv7(nowMs: number = Date.now()): string {
+  const random = randomBytes(10);
+  if (nowMs > lastMs) {
+    lastMs = nowMs;
+    sequence = random.readUInt16BE(0) & 0x7ff;
+  } else {
+    sequence += 1;
+    if (sequence > 0xfff) {
+      lastMs += 1;
+      sequence = random.readUInt16BE(0) & 0x7ff;
+    }
+  }
+  const time = lastMs.toString(16).padStart(12, "0");
+  const rest = random.subarray(2);
+  rest[0] = ((rest[0] ?? 0) & 0x3f) | 0x80;
+  const tail = rest.toString("hex");
+  return [
+    time.slice(0, 8),
+    time.slice(8),
+    `7${sequence.toString(16).padStart(3, "0")}`,
+    tail.slice(0, 4),
+    tail.slice(4),
+  ].join("-");
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+export function isUuid(text: string): boolean {
+  return UUID.test(text);
+}

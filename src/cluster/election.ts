@@ -1,0 +1,139 @@
+import type { Clock } from "../base/clock.ts";
+import type { Connection, Database } from "../db/database.ts";
+import { assertDirect } from "../db/listener.ts";
+import { checkAlive } from "../db/sql/session.ts";
+import {
+  beginTerm,
+  endTerm,
+  releaseLeaderLock,
+  releaseLease,
+  takeLease,
+  tryLeaderLock,
+} from "./sql/leader.ts";
+
+export type LeaderStrategy = "advisory" | "lease";
+
+/**
+ * Decides who leads. `hold` is called again and again: it takes or keeps the lead and returns the
+ * term, or `undefined` when somebody else leads or nothing can be known. A term is valid only
+ * until `trustedUntil` on this process's clock; leader writes are guarded by the term row anyway.
+ */
+export interface Election {
+  hold(): Promise<bigint | undefined>;
+  release(): Promise<void>;
+  readonly trustedUntil: number;
+}
+
+/** A session lock on a direct connection: freed by the server the moment the session ends. */
+export class AdvisoryElection implements Election {
+  trustedUntil = 0;
+  readonly #db: Database;
+  readonly #workerId: string;
+  readonly #key: bigint;
+  readonly #url: string;
+  #connection: Connection | undefined;
+  #term: bigint | undefined;
+
+  constructor(db: Database, workerId: string, key: bigint, url: string) {
+    this.#db = db;
+    this.#workerId = workerId;
+    this.#key = key;
+    this.#url = url;
+  }
+
+  /** Connects once, so that a pooler is refused at the start. */
+  async open(): Promise<void> {
+    this.#connection ??= await this.#connect();
+  }
+
+  async hold(): Promise<bigint | undefined> {
+    try {
+      this.#connection ??= await this.#connect();
+      if (this.#term !== undefined) {
+        await checkAlive(this.#connection);
+        return this.#term;
+      }
+      if (!(await tryLeaderLock(this.#connection, this.#key))) return undefined;
+      this.#term = await beginTerm(this.#connection, this.#workerId);
+      // The lock lives as long as the session, which no local clock can shorten further.
+      this.trustedUntil = Infinity;
+      return this.#term;
+    } catch (error) {
+      this.#drop(); // On any doubt: the server frees the lock with the session.
+      throw error;
+    }
+  }
+
+  async release(): Promise<void> {
+    const [connection, term] = [this.#connection, this.#term];
+    this.#term = undefined;
+    try {
+      if (connection !== undefined && term !== undefined) {
+        await endTerm(connection, term, this.#workerId);
+        await releaseLeaderLock(connection, this.#key);
+      }
+    } finally {
+      this.#drop();
+    }
+  }
+
+  async #connect(): Promise<Connection> {
+    const connection = await this.#db.connect("leader", this.#url);
+    try {
+      await assertDirect(connection, 'leaderStrategy "advisory"');
+    } catch (error) {
+      await connection.close();
+      throw error;
+    }
+    return connection;
+  }
+
+  #drop(): void {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    this.#term = undefined;
+    this.trustedUntil = 0;
+    void connection?.close();
+  }
+}
+
+/** A row with an expiry: works through any pooler. */
+export class LeaseElection implements Election {
+  trustedUntil = 0;
+  readonly #db: Database;
+  readonly #workerId: string;
+  readonly #ttlMs: number;
+  readonly #clock: Clock;
+  #term: bigint | undefined;
+
+  constructor(db: Database, workerId: string, ttlMs: number, clock: Clock) {
+    this.#db = db;
+    this.#workerId = workerId;
+    this.#ttlMs = ttlMs;
+    this.#clock = clock;
+  }
+
+  async hold(): Promise<bigint | undefined> {
+    const startedAt = this.#clock.now();
+    if (startedAt >= this.trustedUntil) this.#term = undefined;
+    const held = this.#term;
+    this.#term = await this.#db.transaction(async (tx) => {
+      if (!(await takeLease(tx, this.#workerId, this.#ttlMs / 1000))) return undefined;
+      return held ?? (await beginTerm(tx, this.#workerId));
+    });
+    // A tenth is left for the clocks' drift: we stop trusting it before others may take it.
+    this.trustedUntil = this.#term === undefined ? 0 : startedAt + this.#ttlMs * 0.9;
+    return this.#term;
+  }
+
+  async release(): Promise<void> {
+    const term = this.#term;
+    this.#term = undefined;
+    this.trustedUntil = 0;
+    if (term === undefined) return;
+    await this.#db.transaction(async (tx) => {
+      await endTerm(tx, term, this.#workerId);
+      await releaseLease(tx, this.#workerId);
+    });
+  }
+}

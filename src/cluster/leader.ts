@@ -1,0 +1,127 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import type { Service } from "../base/supervisor.ts";
+import type { Database } from "../db/database.ts";
+import type { Election } from "./election.ts";
+import { type RebalanceOptions, rebalance } from "./rebalance.ts";
+import type { LeaderTerm } from "./sql/assignments.ts";
+import { announceChange } from "./sql/changes.ts";
+import { forgetEndedWorkers, markDeadWorkers, removeStaleWorkers } from "./sql/workers.ts";
+
+/** Small, idempotent work that one worker does for all. It may run twice and must not mind. */
+export interface LeaderDuty {
+  readonly name: string;
+  readonly everyMs: number;
+  run(leader: LeaderTerm): Promise<void>;
+}
+
+export interface LeaderOptions extends RebalanceOptions {
+  readonly workerId: string;
+  readonly rebalanceIntervalMs: number;
+  readonly clock: Clock;
+  readonly duties: readonly LeaderDuty[];
+  readonly onUnassignable: (names: readonly string[]) => void;
+}
+
+const FORGET_SECONDS = 24 * 3600;
+/** How often a follower tries: far less than the heartbeat timeout, so no death goes unseen. */
+const ELECTION_MS_MAX = 500;
+/** A busy row was not moved in this pass; its batch may end any moment. */
+const RETRY_MS = 100;
+
+/**
+ * follower → leader(term) → follower. Every turn asks the election first; a leader that cannot
+ * know whether it still leads does nothing. If the process dies on any line, the lock or lease
+ * frees itself, the next leader begins a higher term, and whatever was half done is decided anew.
+ */
+export class Leader implements Service {
+  readonly name = "leader";
+  /** Rung when membership may have changed. */
+  readonly bell = new Bell();
+  readonly #db: Database;
+  readonly #election: Election;
+  readonly #options: LeaderOptions;
+  readonly #lastRun = new Map<LeaderDuty, number>();
+  readonly #duties: readonly LeaderDuty[];
+  #term: bigint | undefined;
+
+  constructor(db: Database, election: Election, options: LeaderOptions) {
+    this.#db = db;
+    this.#election = election;
+    this.#options = options;
+    this.#duties = [this.#registryDuty(), ...options.duties];
+  }
+
+  get term(): bigint | undefined {
+    return this.#options.clock.now() < this.#election.trustedUntil ? this.#term : undefined;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger, rebalanceIntervalMs } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      logger.warn({ error: messageOf(error), failures }, "leader cycle failed");
+      if (this.term === undefined) this.#become(undefined);
+      return exponentialMs(failures, 100, Math.min(rebalanceIntervalMs, 5_000));
+    };
+    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+    const led = this.#term !== undefined;
+    await this.#election
+      .release()
+      .then(() => (led ? announceChange(this.#db, this.#options.changesChannel) : undefined))
+      .catch((error: unknown) => {
+        logger.warn({ error: messageOf(error) }, "could not release leadership");
+      });
+    if (led) logger.info({}, "worker released leadership");
+  }
+
+  async #turn(): Promise<TurnResult> {
+    const { rebalanceIntervalMs, workerId } = this.#options;
+    this.#become(await this.#election.hold());
+    const term = this.#term;
+    if (term === undefined) return { restMs: Math.min(rebalanceIntervalMs, ELECTION_MS_MAX) };
+    const leader = { term, leaderId: workerId };
+    const result = await rebalance(this.#db, leader, this.#options);
+    this.#options.onUnassignable(result.unassignable);
+    await this.#runDuties(leader);
+    if (result.waiting > 0) return { restMs: Math.min(RETRY_MS, rebalanceIntervalMs) };
+    // Looks again just after the next heartbeat would expire, not a whole interval later.
+    return { restMs: Math.max(10, Math.min(rebalanceIntervalMs, result.nextExpiryMs + 10)) };
+  }
+
+  async #runDuties(leader: LeaderTerm): Promise<void> {
+    const { clock, logger } = this.#options;
+    for (const duty of this.#duties) {
+      const last = this.#lastRun.get(duty) ?? -Infinity;
+      if (clock.now() - last < duty.everyMs) continue;
+      this.#lastRun.set(duty, clock.now());
+      await duty.run(leader).catch((error: unknown) => {
+        logger.warn({ duty: duty.name, error: messageOf(error) }, "leader duty failed");
+      });
+    }
+  }
+
+  #registryDuty(): LeaderDuty {
+    const { heartbeatTimeoutMs, logger } = this.#options;
+    return {
+      name: "registry",
+      everyMs: Math.min(1_000, heartbeatTimeoutMs / 2),
+      run: async () => {
+        const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000);
+        if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
+        await removeStaleWorkers(this.#db, (2 * heartbeatTimeoutMs) / 1000);
+        await forgetEndedWorkers(this.#db, FORGET_SECONDS);
+      },
+    };
+  }
+
+  #become(term: bigint | undefined): void {
+    if (term === this.#term) return;
+    const { logger } = this.#options;
+    if (term !== undefined) logger.info({ term: String(term) }, "worker became leader");
+    else logger.warn({ term: String(this.#term) }, "worker lost leadership");
+    this.#term = term;
+  }
+}

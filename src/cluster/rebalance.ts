@@ -1,0 +1,109 @@
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Database } from "../db/database.ts";
+import { sqlState } from "../db/sqlstate.ts";
+import {
+  type AssignmentStrategy,
+  assignRoundRobin,
+  assignSticky,
+  type Candidate,
+  changedOwners,
+} from "./assignment.ts";
+import {
+  type LeaderTerm,
+  moveBusyAssignment,
+  moveFreeAssignments,
+  type OwnerChange,
+  readAssignments,
+} from "./sql/assignments.ts";
+import { announceChange } from "./sql/changes.ts";
+import { readLiveWorkers } from "./sql/workers.ts";
+
+export interface RebalanceOptions {
+  readonly strategy: AssignmentStrategy;
+  /** The sources give consumers to every worker, also to one that does not know them. */
+  readonly ignoreCapabilities: boolean;
+  readonly heartbeatTimeoutMs: number;
+  readonly changesChannel: string;
+  readonly logger: Logger;
+}
+
+export interface RebalanceResult {
+  readonly moved: number;
+  /** Changes that are wanted and could not be made yet. */
+  readonly waiting: number;
+  readonly unassignable: readonly string[];
+  /** When the next worker would count as dead, unless it beats before. */
+  readonly nextExpiryMs: number;
+}
+
+/** How long one pass waits for rows that running batches hold, all together. */
+const PATIENCE_MS = 1_000;
+
+/** One pass of the leader: reads who is there, decides, writes only what differs. */
+export async function rebalance(
+  db: Database,
+  leader: LeaderTerm,
+  options: RebalanceOptions,
+): Promise<RebalanceResult> {
+  const { strategy, ignoreCapabilities, heartbeatTimeoutMs, logger } = options;
+  const workers = await readLiveWorkers(db, heartbeatTimeoutMs / 1000);
+  const current = await readAssignments(db);
+  const candidates = workers.map((worker): Candidate => {
+    const any = ignoreCapabilities || worker.capabilities === undefined;
+    return {
+      workerId: worker.workerId,
+      capabilities: any ? undefined : new Set(worker.capabilities),
+    };
+  });
+  const wanted =
+    strategy === "round-robin"
+      ? assignRoundRobin(current.keys(), candidates)
+      : assignSticky(current, candidates);
+  const changes = changedOwners(current, wanted);
+  const moved = changes.length === 0 ? 0 : await move(db, leader, changes, options);
+  if (moved > 0) {
+    logger.info(
+      { moved, workers: workers.length, term: String(leader.term) },
+      "consumer assignments updated",
+    );
+  } else {
+    logger.debug({ workers: workers.length }, "rebalance skipped");
+  }
+  return {
+    moved,
+    waiting: changes.length - moved,
+    unassignable: [...wanted].filter(([, owner]) => owner === undefined).map(([name]) => name),
+    nextExpiryMs: Math.min(Infinity, ...workers.map((worker) => worker.expiresInSeconds * 1000)),
+  };
+}
+
+async function move(
+  db: Database,
+  leader: LeaderTerm,
+  changes: readonly OwnerChange[],
+  options: RebalanceOptions,
+): Promise<number> {
+  const done = new Set<string>();
+  try {
+    for (const name of await moveFreeAssignments(db, leader, changes)) done.add(name);
+    // Told at once: the others must not wait for the busy ones.
+    if (done.size > 0) await announceChange(db, options.changesChannel);
+    const busy = changes.filter((change) => !done.has(change.consumer));
+    for (const change of busy) {
+      const moved = await db.transaction(async (tx) => {
+        const ok = await moveBusyAssignment(tx, leader, change, PATIENCE_MS / busy.length);
+        if (ok) await announceChange(tx, options.changesChannel);
+        return ok;
+      });
+      if (moved) done.add(change.consumer);
+    }
+  } catch (error) {
+    // A worker that vanished after it was listed (23503), a row still held (55P03): the next pass
+    // reads again and decides again.
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    if (!["23503", "55P03", "40P01"].includes(sqlState(cause) ?? "")) throw error;
+    options.logger.debug({ error: messageOf(error) }, "rebalance postponed");
+  }
+  return done.size;
+}

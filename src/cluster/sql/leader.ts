@@ -1,0 +1,95 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+const TRY_LOCK = statement("leader_try_lock", "SELECT pg_try_advisory_lock($1::bigint) AS held");
+
+export async function tryLeaderLock(db: Queryable, key: bigint): Promise<boolean> {
+  const [row] = await db.query<{ held: boolean }>(TRY_LOCK, [String(key)]);
+  return row?.held === true;
+}
+
+const UNLOCK = statement("leader_unlock", "SELECT pg_advisory_unlock($1::bigint) AS released");
+
+export async function releaseLeaderLock(db: Queryable, key: bigint): Promise<boolean> {
+  const [row] = await db.query<{ released: boolean }>(UNLOCK, [String(key)]);
+  return row?.released === true;
+}
+
+// Expiry is judged by the database clock only, so a skewed worker cannot steal or keep the lease.
+const TAKE_LEASE = statement(
+  "leader_take_lease",
+  `INSERT INTO {worker_leader_election} AS lease (lease_key, leader_id, expires_at)
+   VALUES ('leader', $1, NOW() + make_interval(secs => $2::float8))
+       ON CONFLICT (lease_key)
+       DO UPDATE SET leader_id = excluded.leader_id,
+                     expires_at = excluded.expires_at,
+                     updated_at = NOW()
+             WHERE lease.leader_id = excluded.leader_id
+                OR lease.leader_id IS NULL
+                OR lease.expires_at < NOW()
+   RETURNING leader_id`,
+);
+
+/** Takes or renews the lease. False when somebody else holds it. */
+export async function takeLease(
+  db: Queryable,
+  workerId: string,
+  ttlSeconds: number,
+): Promise<boolean> {
+  const rows = await db.query(TAKE_LEASE, [workerId, ttlSeconds]);
+  return rows.length === 1;
+}
+
+const RELEASE_LEASE = statement(
+  "leader_release_lease",
+  `UPDATE {worker_leader_election}
+      SET leader_id = NULL, expires_at = NOW() - INTERVAL '1 minute', updated_at = NOW()
+    WHERE lease_key = 'leader' AND leader_id = $1
+   RETURNING lease_key`,
+);
+
+export async function releaseLease(db: Queryable, workerId: string): Promise<boolean> {
+  const rows = await db.query(RELEASE_LEASE, [workerId]);
+  return rows.length === 1;
+}
+
+const BEGIN_TERM = statement(
+  "leader_begin_term",
+  `UPDATE {schema}.leader_term
+      SET term = term + 1, leader_id = $1, acquired_at = NOW()
+    WHERE id = 1
+   RETURNING term`,
+);
+
+/** Waits for writes under the old term to end; none can begin afterwards. */
+export async function beginTerm(db: Queryable, workerId: string): Promise<bigint> {
+  const [row] = await db.query<{ term: string }>(BEGIN_TERM, [workerId]);
+  if (row === undefined) throw new Error("leader_term has no row");
+  return BigInt(row.term);
+}
+
+const END_TERM = statement(
+  "leader_end_term",
+  `UPDATE {schema}.leader_term
+      SET leader_id = NULL
+    WHERE id = 1 AND term = $1 AND leader_id = $2
+   RETURNING term`,
+);
+
+export async function endTerm(db: Queryable, term: bigint, workerId: string): Promise<boolean> {
+  const rows = await db.query(END_TERM, [String(term), workerId]);
+  return rows.length === 1;
+}
+
+const HOLD_TERM = statement(
+  "leader_hold_term",
+  `SELECT term FROM {schema}.leader_term
+    WHERE id = 1 AND term = $1 AND leader_id = $2
+      FOR SHARE`,
+);
+
+/** True while this leader's term is the current one, which then stays so until the transaction ends. */
+export async function holdTerm(tx: Queryable, term: bigint, workerId: string): Promise<boolean> {
+  const rows = await tx.query(HOLD_TERM, [String(term), workerId]);
+  return rows.length === 1;
+}

@@ -1,0 +1,158 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+// Deleting a registration also frees its assignments and its lease, through the foreign keys.
+const REMOVE_STALE = statement(
+  "workers_remove_stale",
+  `WITH gone AS (
+     DELETE FROM {worker_nodes}
+      WHERE heartbeat_at < NOW() - make_interval(secs => $1::float8)
+     RETURNING worker_id
+   ), marked AS (
+     UPDATE {schema}.worker_info AS info
+        SET status = 'dead', ended_at = COALESCE(ended_at, NOW())
+       FROM gone
+      WHERE info.worker_id = gone.worker_id
+        AND info.status IN ('active', 'draining')
+   )
+   SELECT worker_id FROM gone`,
+);
+
+export async function removeStaleWorkers(db: Queryable, ageSeconds: number): Promise<string[]> {
+  const rows = await db.query<{ worker_id: string }>(REMOVE_STALE, [ageSeconds]);
+  return rows.map((row) => row.worker_id);
+}
+
+const MARK_DEAD = statement(
+  "workers_mark_dead",
+  `UPDATE {schema}.worker_info AS info
+      SET status = 'dead', ended_at = NOW()
+    WHERE info.status IN ('active', 'draining')
+      AND info.last_seen_at < NOW() - make_interval(secs => $1::float8)
+      AND NOT EXISTS (
+        SELECT FROM {worker_nodes} AS node
+         WHERE node.worker_id = info.worker_id
+           AND node.heartbeat_at >= NOW() - make_interval(secs => $1::float8))
+   RETURNING info.worker_id`,
+);
+
+/** Marks workers whose heartbeat is too old, so that people see when they died. */
+export async function markDeadWorkers(db: Queryable, ageSeconds: number): Promise<string[]> {
+  const rows = await db.query<{ worker_id: string }>(MARK_DEAD, [ageSeconds]);
+  return rows.map((row) => row.worker_id);
+}
+
+const FORGET = statement(
+  "workers_forget",
+  `DELETE FROM {schema}.worker_info
+    WHERE ended_at < NOW() - make_interval(secs => $1::float8)`,
+);
+
+export async function forgetEndedWorkers(db: Queryable, ageSeconds: number): Promise<void> {
+  await db.query(FORGET, [ageSeconds]);
+}
+
+const REGISTER = statement(
+  "worker_register",
+  `WITH node AS (
+     INSERT INTO {worker_nodes} (worker_id) VALUES ($1) RETURNING worker_id
+   )
+   INSERT INTO {schema}.worker_info (worker_id, status, host, pid, version, capabilities)
+   SELECT worker_id, 'active', $2, $3, $4, $5::text[] FROM node`,
+);
+
+export interface Registration {
+  readonly workerId: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+  readonly capabilities: readonly string[];
+}
+
+export async function insertWorker(db: Queryable, worker: Registration): Promise<void> {
+  const { workerId, host, pid, version, capabilities } = worker;
+  await db.query(REGISTER, [workerId, host, pid, version, [...capabilities]]);
+}
+
+const HEARTBEAT = statement(
+  "worker_heartbeat",
+  `WITH beat AS (
+     UPDATE {worker_nodes}
+        SET heartbeat_at = NOW(), updated_at = NOW()
+      WHERE worker_id = $1
+     RETURNING worker_id
+   ), info AS (
+     UPDATE {schema}.worker_info
+        SET last_seen_at = NOW(), load = $2::text::jsonb
+      WHERE worker_id = (SELECT worker_id FROM beat)
+   )
+   SELECT worker_id FROM beat`,
+);
+
+/** False when the registration is gone. */
+export async function beatHeart(db: Queryable, workerId: string, load: object): Promise<boolean> {
+  const rows = await db.query(HEARTBEAT, [workerId, JSON.stringify(load)]);
+  return rows.length === 1;
+}
+
+const DRAIN = statement(
+  "worker_drain",
+  `UPDATE {schema}.worker_info
+      SET status = 'draining'
+    WHERE worker_id = $1 AND status = 'active'
+   RETURNING worker_id`,
+);
+
+export async function markDraining(db: Queryable, workerId: string): Promise<boolean> {
+  const rows = await db.query(DRAIN, [workerId]);
+  return rows.length === 1;
+}
+
+const DEREGISTER = statement(
+  "worker_deregister",
+  `WITH gone AS (
+     DELETE FROM {worker_nodes} WHERE worker_id = $1
+   )
+   UPDATE {schema}.worker_info
+      SET status = 'stopped', ended_at = NOW(), last_seen_at = NOW()
+    WHERE worker_id = $1 AND status IN ('active', 'draining')`,
+);
+
+export async function deleteWorker(db: Queryable, workerId: string): Promise<void> {
+  await db.query(DEREGISTER, [workerId]);
+}
+
+// A worker without information of ours is a member of another program: it is never draining.
+const LIVE = statement(
+  "workers_live",
+  `SELECT node.worker_id,
+          info.capabilities,
+          extract(epoch FROM node.heartbeat_at - NOW())::float8 + $1::float8 AS expires_in
+     FROM {worker_nodes} AS node
+     LEFT JOIN {schema}.worker_info AS info ON info.worker_id = node.worker_id
+    WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)
+      AND COALESCE(info.status, 'active') = 'active'`,
+);
+
+export interface LiveWorker {
+  readonly workerId: string;
+  readonly capabilities: readonly string[] | undefined;
+  /** Seconds until it counts as dead, unless it beats before. */
+  readonly expiresInSeconds: number;
+}
+
+export async function readLiveWorkers(
+  db: Queryable,
+  timeoutSeconds: number,
+): Promise<LiveWorker[]> {
+  const rows = await db.query<{
+    worker_id: string;
+    capabilities: string[] | null;
+    expires_in: number;
+  }>(LIVE, [timeoutSeconds]);
+  return rows.map((row) => ({
+    workerId: row.worker_id,
+    capabilities: row.capabilities ?? undefined,
+    expiresInSeconds: row.expires_in,
+  }));
+}

@@ -1,0 +1,205 @@
+import { ConflictError, InvalidInputError, NotFoundError } from "../base/errors.ts";
+import { registerAssignments } from "../cluster/sql/assignments.ts";
+import { announceChange } from "../cluster/sql/changes.ts";
+import type { Connection, Database } from "../db/database.ts";
+import { partitionNames } from "./consumer.ts";
+import {
+  deleteConsumer,
+  forgetParkedAbove,
+  insertConsumer,
+  readCapableWorkers,
+  readNextPosition,
+  readPartitionCount,
+  readPoisonPosition,
+  readProgress,
+  recordAction,
+} from "./sql/admin.ts";
+import { lockAssignment, lockCheckpoint, recordGap, saveCheckpoint } from "./sql/batch.ts";
+import { setParkedState } from "./sql/parked.ts";
+import { deleteState, insertPause } from "./sql/states.ts";
+
+const NOBODY = "00000000-0000-0000-0000-000000000000";
+
+/**
+ * What a person may do to a consumer while workers run. Each act locks the assignment and then the
+ * checkpoint, as a batch does: it waits for the batch in flight, and no batch begins before it has
+ * committed. Each leaves a row in operator_actions.
+ */
+export class ConsumerAdmin {
+  readonly #db: Database;
+  readonly #changesChannel: string;
+
+  constructor(db: Database, changesChannel: string) {
+    this.#db = db;
+    this.#changesChannel = changesChannel;
+  }
+
+  /** Stops the consumer after its batch in flight. It stays stopped until resumed. */
+  async pause(consumer: string, options: { readonly reason?: string } = {}): Promise<void> {
+    const { reason } = options;
+    await this.#act(consumer, async (tx, partition) => {
+      if (!(await insertPause(tx, partition, reason))) return;
+      await recordAction(tx, partition, "pause", { reason });
+    });
+  }
+
+  /**
+   * Lets a paused or quarantined consumer go on where it stopped, and replays what was parked.
+   * Returns what was undone.
+   */
+  async resume(consumer: string): Promise<{ resumed: number; replaying: number }> {
+    let resumed = 0;
+    let replaying = 0;
+    await this.#act(consumer, async (tx, partition) => {
+      const state = await deleteState(tx, partition);
+      const streams = await setParkedState(tx, partition, "replaying");
+      if (state !== undefined) resumed += 1;
+      replaying += streams;
+      if (state === undefined && streams === 0) return;
+      await recordAction(tx, partition, "resume", { state, streams });
+    });
+    return { resumed, replaying };
+  }
+
+  /**
+   * Moves the checkpoint back, so that events above `to` are handled again. What the consumer wrote
+   * for them is the caller's to undo first.
+   */
+  async rewind(consumer: string, options: { readonly to: bigint }): Promise<void> {
+    const { to } = options;
+    if (to < 0n) throw new InvalidInputError(`a position is at least 0, not ${to}`);
+    await this.#act(consumer, async (tx, partition, checkpoint) => {
+      if (to > checkpoint) {
+        throw new InvalidInputError(
+          `consumer ${partition} is at ${checkpoint}: rewind goes back, not forward to ${to}`,
+        );
+      }
+      await forgetParkedAbove(tx, partition, to);
+      if (to < checkpoint) await saveCheckpoint(tx, partition, checkpoint, to);
+      await recordAction(tx, partition, "rewind", { from: String(checkpoint), to: String(to) });
+    });
+  }
+
+  /**
+   * Passes one position without handling it: the poison event of a quarantined consumer, the next
+   * event, or a missing position that is still open. For ever, and for a reason that is kept.
+   */
+  async skip(
+    consumer: string,
+    options: { readonly reason: string; readonly position?: bigint },
+  ): Promise<bigint> {
+    const { reason } = options;
+    if (!reason?.trim()) throw new InvalidInputError("skip needs a reason");
+    let skipped = 0n;
+    await this.#act(consumer, async (tx, partition, checkpoint) => {
+      const poison = await readPoisonPosition(tx, partition);
+      const next = await readNextPosition(tx, checkpoint);
+      const position = options.position ?? poison ?? next;
+      if (position === undefined || next === undefined) {
+        throw new ConflictError(`consumer ${partition} is at the end of the log: nothing to skip`);
+      }
+      if (position <= checkpoint || position > next) {
+        throw new InvalidInputError(
+          `consumer ${partition} is at ${checkpoint} and the next event is ${next}: ` +
+            `only a position in between can be skipped, not ${position}`,
+        );
+      }
+      await recordGap(tx, {
+        partition,
+        workerId: NOBODY,
+        gapPosition: position,
+        skipTo: position,
+        highestVisible: next,
+        openSeconds: 0,
+        how: "person",
+        missing: position - checkpoint,
+        reason,
+      });
+      await saveCheckpoint(tx, partition, checkpoint, position);
+      await deleteState(tx, partition);
+      await recordAction(tx, partition, "skip", { position: String(position), reason });
+      skipped = position;
+    });
+    return skipped;
+  }
+
+  /** Forgets a consumer that no program has any more: its checkpoint, its share of the balance. */
+  async retire(consumer: string, options: { readonly force?: boolean } = {}): Promise<void> {
+    const partitions = await this.#partitions(consumer);
+    if (options.force !== true) await this.#refuseIfRunning(consumer, partitions);
+    await this.#db.transaction(async (tx) => {
+      for (const partition of partitions) await lockAssignment(tx, partition);
+      await deleteConsumer(tx, consumer, partitions);
+      await recordAction(tx, consumer, "retire", {});
+      await announceChange(tx, this.#changesChannel);
+    });
+  }
+
+  /** Splits a consumer anew. Only while nobody runs it and all its partitions are equally far. */
+  async repartition(consumer: string, options: { readonly partitions: number }): Promise<void> {
+    const before = await this.#partitions(consumer);
+    const after = partitionNames(consumer, options.partitions);
+    await this.#refuseIfRunning(consumer, before);
+    await this.#db.transaction(async (tx) => {
+      const positions = new Set<bigint>();
+      for (const partition of before) {
+        await lockAssignment(tx, partition);
+        const checkpoint = await lockCheckpoint(tx, partition, undefined);
+        if (checkpoint !== undefined) positions.add(checkpoint.position);
+      }
+      const [position] = positions;
+      if (position === undefined || positions.size > 1) {
+        throw new ConflictError(
+          `the partitions of consumer ${consumer} are not equally far; run it to the head of a ` +
+            "quiet log, or rewind it, then repartition",
+        );
+      }
+      await deleteConsumer(tx, consumer, before);
+      await insertConsumer(tx, consumer, after, position);
+      await registerAssignments(tx, after);
+      const detail = { from: before.length, to: after.length, position: String(position) };
+      await recordAction(tx, consumer, "repartition", detail);
+      await announceChange(tx, this.#changesChannel);
+    });
+  }
+
+  /** Where the slowest partition of the consumer is. */
+  async progress(consumer: string): Promise<{ checkpoint: bigint; state: string | undefined }> {
+    const { slowest, state } = await readProgress(this.#db, await this.#partitions(consumer));
+    return { checkpoint: slowest, state };
+  }
+
+  async #partitions(consumer: string): Promise<string[]> {
+    const count = await readPartitionCount(this.#db, consumer);
+    if (count === undefined) {
+      throw new NotFoundError(
+        `there is no consumer ${JSON.stringify(consumer)}; "tidemill consumer list" names them`,
+      );
+    }
+    return partitionNames(consumer, count);
+  }
+
+  async #refuseIfRunning(consumer: string, partitions: readonly string[]): Promise<void> {
+    const workers = await readCapableWorkers(this.#db, partitions);
+    if (workers.length === 0) return;
+    throw new ConflictError(
+      `consumer ${consumer} is part of ${workers.length} running worker(s), which would bring it ` +
+        "back; stop them first",
+    );
+  }
+
+  async #act(
+    consumer: string,
+    act: (tx: Connection, partition: string, checkpoint: bigint) => Promise<void>,
+  ): Promise<void> {
+    const partitions = await this.#partitions(consumer);
+    await this.#db.transaction(async (tx) => {
+      for (const partition of partitions) {
+        await lockAssignment(tx, partition);
+        const checkpoint = await lockCheckpoint(tx, partition, undefined);
+        if (checkpoint !== undefined) await act(tx, partition, checkpoint.position);
+      }
+      await announceChange(tx, this.#changesChannel);
+    });
+  }
+}

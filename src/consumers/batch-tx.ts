@@ -1,0 +1,47 @@
+import { InvalidInputError } from "../base/errors.ts";
+import type { Connection } from "../db/database.ts";
+import { isUnavailable, sqlState } from "../db/sqlstate.ts";
+import type { ConsumerTx } from "./consumer.ts";
+
+/** The server's answer to a batch that took too long; that is the handler's doing. */
+const TOO_SLOW = new Set(["57014", "55P03", "25P03"]);
+
+/**
+ * The transaction as a handler sees it. Remembers whether the database failed under it, so that an
+ * outage is never counted against the handler, and refuses to be used after the batch has ended,
+ * when its statements would land in someone else's transaction.
+ */
+export class BatchTx implements ConsumerTx {
+  readonly #connection: Connection;
+  #isOpen = true;
+  #outage: unknown;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** The error with which the database, not the handler's SQL, ended this batch. */
+  get outage(): unknown {
+    return this.#outage;
+  }
+
+  close(): void {
+    this.#isOpen = false;
+  }
+
+  async query<Row = Record<string, unknown>>(
+    text: string,
+    values?: unknown[],
+  ): Promise<{ rows: Row[]; rowCount: number | null }> {
+    if (!this.#isOpen) {
+      throw new InvalidInputError("this transaction has ended: await every query in the handler");
+    }
+    try {
+      const result = await this.#connection.client.query(text, values);
+      return { rows: result.rows as Row[], rowCount: result.rowCount };
+    } catch (error) {
+      if (isUnavailable(error) && !TOO_SLOW.has(sqlState(error) ?? "")) this.#outage ??= error;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,324 @@
+import type { Clock } from "../base/clock.ts";
+import { TimeoutError } from "../base/errors.ts";
+import type { Connection, Database } from "../db/database.ts";
+import { isUnavailable } from "../db/sqlstate.ts";
+import type { PersistedEvent, StreamRef } from "../events/event.ts";
+import { BatchTx } from "./batch-tx.ts";
+import { concerns, type HandlerContext, type Partition } from "./consumer.ts";
+import type { GapProof } from "./reader.ts";
+import {
+  beginBatch,
+  commitBatch,
+  type Isolation,
+  lockAssignment,
+  lockCheckpoint,
+  recordGap,
+  rollbackBatch,
+  type StoppedState,
+  saveCheckpoint,
+} from "./sql/batch.ts";
+import { parkEvents, parkStream, readParkedStreams } from "./sql/parked.ts";
+import type { Window } from "./window-cache.ts";
+
+export interface BatchContext {
+  readonly db: Database;
+  readonly workerId: string;
+  readonly partition: Partition;
+  readonly parks: boolean;
+  readonly batchTimeoutMs: number;
+  readonly clock: Clock;
+  /** Aborts when the worker must stop without waiting for the batch. */
+  readonly hardStop: AbortSignal;
+}
+
+/** A window and what is to be done with it beyond handling its events. */
+export interface BatchPlan {
+  readonly window: Window;
+  readonly proof: GapProof | undefined;
+  /** The last event of the window is set aside with its stream instead of being handled. */
+  readonly park?: { readonly error: string; readonly stack: string | undefined };
+  /** Reads again inside the transaction: only the unsafe gap policy needs it. */
+  readonly revalidate?: (tx: Connection, checkpoint: bigint) => Promise<Revalidated>;
+}
+
+/** What the unsafe gap policy decided inside the transaction. */
+export interface Revalidated {
+  readonly window: Window;
+  readonly skip:
+    | { readonly gapPosition: bigint; readonly highestVisible: bigint; readonly openMs: number }
+    | undefined;
+}
+
+/**
+ * How a batch ended. All but `committed` left nothing behind.
+ *
+ * lost: another worker owns the partition. drifted: the checkpoint or the log is not what the
+ * window was made from; read again. stopped: a person or a poison event stopped it. failed: the
+ * handler threw. An outage of the database is none of these and is thrown.
+ */
+export type BatchOutcome =
+  | {
+      readonly kind: "committed";
+      readonly checkpoint: bigint;
+      readonly handled: number;
+      readonly parked: number;
+      readonly crossed: string | undefined;
+    }
+  | { readonly kind: "lost" }
+  | { readonly kind: "drifted" }
+  | { readonly kind: "stopped"; readonly state: StoppedState }
+  | { readonly kind: "failed"; readonly event: PersistedEvent; readonly error: unknown };
+
+/** begin → own? → unchanged? → handle in order → save → commit. */
+export async function runBatch(context: BatchContext, plan: BatchPlan): Promise<BatchOutcome> {
+  return await context.db.withConnection(async (connection) => {
+    const tx = new BatchTx(connection);
+    const deadline = new Deadline(context);
+    try {
+      const checked = await begin(context, connection, plan);
+      if (checked !== undefined) {
+        await rollbackBatch(connection);
+        return checked;
+      }
+      const outcome = await work(context, connection, { plan, tx, deadline });
+      if (outcome.kind === "failed") {
+        if (deadline.isReached) connection.destroy();
+        else await rollbackBatch(connection);
+      }
+      return outcome;
+    } finally {
+      deadline.clear();
+      tx.close();
+    }
+  });
+}
+
+async function begin(
+  context: BatchContext,
+  connection: Connection,
+  plan: BatchPlan,
+): Promise<BatchOutcome | undefined> {
+  const { partition, workerId, batchTimeoutMs } = context;
+  const isolation: Isolation = plan.revalidate === undefined ? "READ COMMITTED" : "SERIALIZABLE";
+  const last = plan.window.events.at(-1);
+  // Sent together, executed in this order: one round trip.
+  const [, assignment, checkpoint] = await Promise.all([
+    beginBatch(connection, batchTimeoutMs, isolation),
+    lockAssignment(connection, partition.name),
+    lockCheckpoint(connection, partition.name, last?.position),
+  ]);
+  if (assignment?.ownerId !== workerId) return { kind: "lost" };
+  if (checkpoint === undefined) return { kind: "lost" };
+  if (checkpoint.state !== undefined) return { kind: "stopped", state: checkpoint.state };
+  const isUnchanged = checkpoint.position === plan.window.after;
+  const isStillThere = last === undefined || checkpoint.lastEventId === last.id;
+  return isUnchanged && isStillThere ? undefined : { kind: "drifted" };
+}
+
+interface Running {
+  readonly plan: BatchPlan;
+  readonly tx: BatchTx;
+  readonly deadline: Deadline;
+}
+
+async function work(
+  context: BatchContext,
+  connection: Connection,
+  running: Running,
+): Promise<BatchOutcome> {
+  const { plan, tx } = running;
+  const revalidated = await plan.revalidate?.(connection, plan.window.after);
+  const window = revalidated?.window ?? plan.window;
+  const events = window.events.filter((event) => concerns(context.partition, event));
+  const setAside = await splitParked(context, connection, plan, events);
+  for (const event of setAside.handle) {
+    try {
+      await callHandler(context, running, event);
+    } catch (error) {
+      if (tx.outage !== undefined) throw tx.outage;
+      return { kind: "failed", event, error };
+    }
+    const status = connection.client.getTransactionStatus();
+    if (status !== "T") return { kind: "failed", event, error: brokenTransaction(status) };
+  }
+  try {
+    const crossed = await finish(context, connection, { window, plan, revalidated, setAside });
+    return {
+      kind: "committed",
+      checkpoint: window.target,
+      handled: setAside.handle.length,
+      parked: setAside.park.length,
+      crossed,
+    };
+  } catch (error) {
+    // A constraint checked at commit, or a query nobody awaited: the handler's doing.
+    const event = setAside.handle.at(-1);
+    if (isUnavailable(error) || event === undefined) throw error;
+    return { kind: "failed", event, error };
+  }
+}
+
+async function callHandler(
+  context: BatchContext,
+  { tx, deadline }: Running,
+  event: PersistedEvent,
+): Promise<void> {
+  const { partition, workerId } = context;
+  const { consumer } = partition;
+  const given: HandlerContext = { tx, signal: deadline.signal, consumer: consumer.name, workerId };
+  const result = consumer.handle(event, given);
+  if (isThenable(result)) await Promise.race([result, deadline.reached]);
+  else if (deadline.isReached) await deadline.reached;
+}
+
+/** Query builders are awaitable without being promises. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && "then" in value;
+}
+
+interface SetAside {
+  readonly handle: readonly PersistedEvent[];
+  readonly park: readonly PersistedEvent[];
+}
+
+const keyOf = (stream: StreamRef): string => JSON.stringify([stream.type, stream.id]);
+
+async function splitParked(
+  context: BatchContext,
+  connection: Connection,
+  plan: BatchPlan,
+  events: readonly PersistedEvent[],
+): Promise<SetAside> {
+  if (!context.parks) return { handle: events, park: [] };
+  const { partition } = context;
+  const parked = new Set((await readParkedStreams(connection, partition.name)).map(keyOf));
+  const poison = plan.park === undefined ? undefined : events.at(-1);
+  if (poison !== undefined && plan.park !== undefined) {
+    await parkStream(connection, partition.name, poison.stream, plan.park);
+  }
+  const isParked = (event: PersistedEvent): boolean =>
+    event === poison || parked.has(keyOf(event.stream));
+  return {
+    handle: events.filter((event) => !isParked(event)),
+    park: events.filter(isParked),
+  };
+}
+
+async function finish(
+  context: BatchContext,
+  connection: Connection,
+  done: {
+    readonly window: Window;
+    readonly plan: BatchPlan;
+    readonly revalidated: Revalidated | undefined;
+    readonly setAside: SetAside;
+  },
+): Promise<string | undefined> {
+  const { window, plan, revalidated, setAside } = done;
+  const { name } = context.partition;
+  const gap = describeGap(context, window, plan.proof, revalidated);
+  const [, , , committed] = await Promise.all([
+    gap === undefined ? undefined : recordGap(connection, gap),
+    setAside.park.length === 0 ? undefined : parkEvents(connection, name, setAside.park),
+    saveCheckpoint(connection, name, window.after, window.target),
+    commitBatch(connection),
+  ]);
+  if (!committed) throw new Error("a failed statement in the batch was not awaited");
+  return gap?.how;
+}
+
+/** What the audit says about positions in the window that have no event. */
+function describeGap(
+  context: BatchContext,
+  window: Window,
+  proof: GapProof | undefined,
+  revalidated: Revalidated | undefined,
+): Parameters<typeof recordGap>[1] | undefined {
+  const { events, after, target } = window;
+  const { partition, workerId } = context;
+  const missing = target - after - BigInt(events.length);
+  const common = { partition: partition.name, workerId, missing, skipTo: target };
+  if (revalidated !== undefined) {
+    const { skip } = revalidated;
+    if (skip === undefined) return undefined;
+    const { gapPosition, highestVisible, openMs } = skip;
+    return {
+      ...common,
+      gapPosition,
+      highestVisible,
+      openSeconds: openMs / 1000,
+      how: "unsafe-time",
+    };
+  }
+  if (missing === 0n || proof === undefined) return undefined;
+  let gapPosition = after + 1n;
+  for (const event of events) {
+    if (event.position !== gapPosition) break;
+    gapPosition += 1n;
+  }
+  const { how, ceiling, fence, openMs } = proof;
+  const highestVisible = events.at(-1)?.position ?? target;
+  return {
+    ...common,
+    gapPosition,
+    highestVisible,
+    openSeconds: openMs / 1000,
+    how,
+    ceiling,
+    fence,
+  };
+}
+
+function brokenTransaction(status: string | null): Error {
+  return new Error(
+    status === "E"
+      ? "the handler ignored the error of a statement in its transaction"
+      : "the handler ended the batch's transaction; it must not commit or roll back",
+  );
+}
+
+/** Ends a batch that takes too long, or at once when the worker must stop. */
+class Deadline {
+  readonly reached: Promise<never>;
+  readonly #abort = new AbortController();
+  readonly #cancel: () => void;
+
+  constructor({ batchTimeoutMs, clock, hardStop }: BatchContext) {
+    let reach: (reason: Error) => void = () => {};
+    this.reached = new Promise((_, reject) => {
+      reach = (reason) => {
+        this.#abort.abort(reason);
+        reject(reason);
+      };
+    });
+    this.reached.catch(() => {});
+    const late = (): void =>
+      reach(new TimeoutError(`the batch took longer than batchTimeout (${batchTimeoutMs} ms)`));
+    const stop = (): void => reach(new TimeoutError("the worker stopped before the batch ended"));
+    const cancelTimer = clock.after(batchTimeoutMs, late);
+    hardStop.addEventListener("abort", stop, { once: true });
+    if (hardStop.aborted) stop();
+    this.#cancel = () => {
+      cancelTimer();
+      hardStop.removeEventListener("abort", stop);
+    };
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  get isReached(): boolean {
+    return this.#abort.signal.aborted;
+  }
+
+  clear(): void {
+    this.#cancel();
+  }
+}
+
+/** The part of a window up to and including `target`. */
+export function cutWindow(window: Window, target: bigint): Window {
+  const events = window.events.filter((event) => event.position <= target);
+  return { after: window.after, target, events };
+}

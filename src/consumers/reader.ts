@@ -1,0 +1,276 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import type { Service } from "../base/supervisor.ts";
+import type { Connection, Database } from "../db/database.ts";
+import type { PersistedEvent } from "../events/event.ts";
+import { readEventsAfter } from "../events/sql/read.ts";
+import { closedBy, type Epoch, safeFrontier, windowTarget } from "./frontier.ts";
+import type { ConsumerMetrics } from "./metrics.ts";
+import { drawFence, observe, readCeiling, readFrontierHolders } from "./sql/frontier.ts";
+import { type Window, WindowCache } from "./window-cache.ts";
+
+export interface ReaderOptions {
+  readonly sequence: string;
+  /** How long a gap may stay open before an alarm names who holds it. */
+  readonly staleGapThresholdMs: number;
+  readonly cacheBytesMax: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: ConsumerMetrics;
+}
+
+/** Why positions without an event may be passed. */
+export interface GapProof {
+  readonly how: "epoch" | "lockers";
+  readonly ceiling: bigint;
+  readonly fence: bigint;
+  readonly openMs: number;
+}
+
+interface OpenEpoch extends Epoch {
+  readonly openedAt: number;
+}
+
+/** Rows per read. Large enough that the round trip does not count, small enough to overlap. */
+const CHUNK_ROWS = 1_000;
+/** While a gap is open: how often to look, and how often to draw a new fence behind it. */
+const GAP_LOOK_MS = 5;
+const EPOCH_EVERY_MS = 25;
+const EPOCHS_MAX = 64;
+/** An epoch open this long is held by a writer that may have nothing to do with the log. */
+const LOCKERS_AFTER_MS = 1_000;
+const ALARM_EVERY_MS = 30_000;
+const IDLE_MS = 30_000;
+
+/**
+ * Reads the log once for all consumers of a process and knows how far it is settled.
+ *
+ * One connection. Each turn looks at the server first and reads rows after that, so rows read are
+ * judged only by proofs that are older than they are. What is known dies with the connection,
+ * because a crash of the server may take back positions that were seen: a new connection proves
+ * everything anew.
+ */
+export class LogReader implements Service {
+  readonly name = "reader";
+  /** Rung when the log may have grown. */
+  readonly bell = new Bell();
+  readonly #db: Database;
+  readonly #options: ReaderOptions;
+  readonly #cache: WindowCache;
+  readonly #waiting = new Set<Bell>();
+  readonly #reads = new Map<bigint, Promise<void>>();
+  #connection: Connection | undefined;
+  #frontier: bigint | undefined;
+  #epochs: OpenEpoch[] = [];
+  #epochOpenedAt = -Infinity;
+  #heldSince: number | undefined;
+  #alarmedAt = -Infinity;
+  #proof: GapProof | undefined;
+
+  constructor(db: Database, options: ReaderOptions) {
+    this.#db = db;
+    this.#options = options;
+    this.#cache = new WindowCache(options.cacheBytesMax);
+  }
+
+  /** Undefined until the first proof on the present connection. */
+  get frontier(): bigint | undefined {
+    return this.#frontier;
+  }
+
+  /** The newest proof that positions without an event are dead. */
+  get proof(): GapProof | undefined {
+    return this.#proof;
+  }
+
+  /**
+   * The next settled piece of the log above `after`; undefined when there is none yet, and then
+   * `bell` rings when there may be.
+   */
+  async window(after: bigint, countMax: number, bell: Bell): Promise<Window | undefined> {
+    if (this.#frontier === undefined || after >= this.#frontier) {
+      this.#waiting.add(bell);
+      this.bell.ring();
+      return undefined;
+    }
+    if (!this.#cache.has(after)) await this.#readChunk(after);
+    const window = this.#cache.take(after, countMax);
+    if (window !== undefined) this.#readAhead(window.target);
+    return window;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      logger.warn({ error: messageOf(error), failures }, "reading the log failed");
+      this.#forget();
+      return exponentialMs(failures, 100, 5_000);
+    };
+    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+    this.#forget();
+  }
+
+  async #turn(): Promise<TurnResult> {
+    const connection = await this.#connected();
+    const before = this.#frontier;
+    if (this.#epochs.length > 0 || before === undefined) await this.#closeEpochs(connection);
+    const frontier = this.#frontier ?? 0n;
+    const isStillHeld = this.#heldSince !== undefined && frontier === before;
+    if (isStillHeld && !(await this.#isFilled(connection, frontier))) {
+      return await this.#waitForGap(connection);
+    }
+    const events = await this.#read(connection, frontier, CHUNK_ROWS);
+    if (this.#connection !== connection) return "again"; // Lost meanwhile: nothing is proven.
+    const reached = safeFrontier(
+      frontier,
+      0n,
+      events.map((event) => event.position),
+    );
+    const settled = events.filter((event) => event.position <= reached);
+    this.#cache.add({ from: frontier, to: reached, events: settled });
+    this.#advance(reached);
+    const isHeld = settled.length < events.length;
+    this.#noteHeld(isHeld);
+    if (isHeld) return await this.#waitForGap(connection);
+    if (events.length === CHUNK_ROWS) return this.#waiting.size > 0 ? "again" : { restMs: IDLE_MS };
+    return { restMs: IDLE_MS };
+  }
+
+  /** Whether the missing position has become visible, without reading all that waits behind it. */
+  async #isFilled(connection: Connection, frontier: bigint): Promise<boolean> {
+    const [next] = await this.#read(connection, frontier, 1);
+    return next?.position === frontier + 1n;
+  }
+
+  async #waitForGap(connection: Connection): Promise<TurnResult> {
+    this.#noteHeld(true);
+    await this.#openEpochIfDue(connection);
+    await this.#alarmIfDue(connection);
+    return { restMs: GAP_LOOK_MS, isDeaf: true };
+  }
+
+  async #connected(): Promise<Connection> {
+    if (this.#connection !== undefined) return this.#connection;
+    const connection = await this.#db.connect("reader");
+    connection.client.once("end", () => {
+      if (this.#connection !== connection) return;
+      this.#forget();
+      this.bell.ring();
+    });
+    this.#connection = connection;
+    // Everything handed out before now, settled or not, is under one fence from the start.
+    await this.#openEpoch(connection);
+    return connection;
+  }
+
+  async #closeEpochs(connection: Connection): Promise<void> {
+    const oldest = this.#epochs[0];
+    if (oldest === undefined) return;
+    const withLockers = this.#epochs.some((epoch) => epoch.lockers !== undefined);
+    const seen = await observe(connection, withLockers);
+    const closed = this.#epochs.findLast((epoch) => closedBy(epoch, seen) !== undefined);
+    if (closed === undefined) return;
+    const how = closedBy(closed, seen) ?? "epoch";
+    // A closed epoch settles everything below its ceiling, so older ones have nothing to add.
+    this.#epochs = this.#epochs.slice(this.#epochs.indexOf(closed) + 1);
+    const { ceiling, fence } = closed;
+    const openMs = this.#options.clock.now() - closed.openedAt;
+    this.#proof = { how, ceiling, fence, openMs };
+    this.#advance(safeFrontier(this.#frontier ?? 0n, ceiling, []));
+  }
+
+  async #openEpochIfDue(connection: Connection): Promise<void> {
+    const { clock } = this.#options;
+    if (this.#epochs.length >= EPOCHS_MAX) return;
+    if (clock.now() - this.#epochOpenedAt < EPOCH_EVERY_MS) return;
+    await this.#openEpoch(connection);
+  }
+
+  async #openEpoch(connection: Connection): Promise<void> {
+    const { clock, sequence } = this.#options;
+    const openedAt = clock.now();
+    this.#epochOpenedAt = openedAt;
+    const [oldest, newest] = [this.#epochs[0], this.#epochs.at(-1)];
+    const withLockers = oldest !== undefined && openedAt - oldest.openedAt > LOCKERS_AFTER_MS;
+    const ceiling = await readCeiling(connection, sequence);
+    const isCovered = newest?.ceiling === ceiling && (!withLockers || newest.lockers !== undefined);
+    if (isCovered) return; // Nothing was handed out since: another fence would prove no more.
+    const epoch = await drawFence(connection, ceiling, withLockers);
+    this.#epochs.push({ ...epoch, openedAt });
+  }
+
+  #advance(reached: bigint): void {
+    if (this.#frontier !== undefined && reached <= this.#frontier) return;
+    if (this.#frontier === undefined && this.#proof === undefined && reached === 0n) return;
+    this.#frontier = reached;
+    this.#options.metrics.frontier.set(Number(reached));
+    for (const bell of this.#waiting) bell.ring();
+    this.#waiting.clear();
+  }
+
+  async #read(connection: Connection, after: bigint, count: number): Promise<PersistedEvent[]> {
+    const events = await readEventsAfter(connection, after, count);
+    this.#options.metrics.rowsRead.add(events.length);
+    return events;
+  }
+
+  /** One read per piece, however many consumers ask for it. */
+  async #readChunk(after: bigint): Promise<void> {
+    const running = this.#reads.get(after);
+    if (running !== undefined) return await running;
+    const read = this.#fetchChunk(after).finally(() => this.#reads.delete(after));
+    this.#reads.set(after, read);
+    await read;
+  }
+
+  async #fetchChunk(after: bigint): Promise<void> {
+    const connection = this.#connection;
+    const frontier = this.#frontier; // Known before the rows are read, so it may judge them.
+    if (connection === undefined || frontier === undefined) return;
+    const events = await this.#read(connection, after, CHUNK_ROWS);
+    if (this.#connection !== connection) return;
+    const positions = events.map((event) => event.position);
+    const to = windowTarget(positions, events.length === CHUNK_ROWS, frontier);
+    this.#cache.add({ from: after, to, events: events.filter((event) => event.position <= to) });
+  }
+
+  /** Fetches the next piece while the consumer is busy with this one. */
+  #readAhead(after: bigint): void {
+    if (this.#frontier === undefined || after >= this.#frontier || this.#cache.has(after)) return;
+    // A failure shows when a consumer asks for the piece itself.
+    this.#readChunk(after).catch(() => {});
+  }
+
+  #noteHeld(isHeld: boolean): void {
+    const { clock, metrics } = this.#options;
+    this.#heldSince = isHeld ? (this.#heldSince ?? clock.now()) : undefined;
+    const heldMs = this.#heldSince === undefined ? 0 : clock.now() - this.#heldSince;
+    metrics.frontierHeldSeconds.set(heldMs / 1000);
+  }
+
+  async #alarmIfDue(connection: Connection): Promise<void> {
+    const { clock, logger, staleGapThresholdMs } = this.#options;
+    const oldest = this.#epochs[0];
+    if (oldest === undefined) return;
+    const openMs = clock.now() - oldest.openedAt;
+    if (openMs < staleGapThresholdMs || clock.now() - this.#alarmedAt < ALARM_EVERY_MS) return;
+    this.#alarmedAt = clock.now();
+    const holders = await readFrontierHolders(connection, oldest.fence);
+    const position = String((this.#frontier ?? 0n) + 1n);
+    logger.warn({ position, openMs, holders }, "consumer gap became stale");
+  }
+
+  #forget(): void {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    this.#frontier = undefined;
+    this.#epochs = [];
+    this.#proof = undefined;
+    this.#cache.clear();
+    void connection?.close();
+  }
+}

@@ -1,0 +1,157 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import { ConfigError, messageOf } from "../base/errors.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import type { Service } from "../base/supervisor.ts";
+import {
+  readAssignmentsOf,
+  registerAssignments,
+  releaseAssignment,
+} from "../cluster/sql/assignments.ts";
+import { announceChange } from "../cluster/sql/changes.ts";
+import type { Database } from "../db/database.ts";
+import { type Consumer, type Partition, partitionsOf } from "./consumer.ts";
+import { ConsumerLoop } from "./consumer-loop.ts";
+import type { ConsumerSettings } from "./options.ts";
+import type { LogReader } from "./reader.ts";
+import { registerCheckpoints, registerPartitions } from "./sql/registration.ts";
+
+export interface RunnerOptions extends ConsumerSettings {
+  /** How often to look at the assignments when nothing is announced. */
+  readonly syncIntervalMs: number;
+  /** How long a stop waits for batches in flight before it interrupts them. */
+  readonly drainTimeoutMs: number;
+  /** False once others may have taken this worker for dead. */
+  readonly isTrusted: () => boolean;
+}
+
+interface Running {
+  readonly loop: ConsumerLoop;
+  readonly stop: AbortController;
+  readonly ended: Promise<void>;
+}
+
+/**
+ * Keeps a loop running for each partition that is assigned to this worker, and none else.
+ *
+ * On stop every loop finishes its batch and gives its partition back at once, so that another
+ * worker runs it while the rest still drain.
+ */
+export class ConsumerRunner implements Service {
+  readonly name = "consumers";
+  /** Rung when assignments or states may have changed. */
+  readonly bell = new Bell();
+  readonly #db: Database;
+  readonly #reader: LogReader;
+  readonly #options: RunnerOptions;
+  readonly #partitions: ReadonlyMap<string, Partition>;
+  readonly #running = new Map<string, Running>();
+  readonly #hardStop = new AbortController();
+  #fatal: unknown;
+
+  constructor(
+    db: Database,
+    reader: LogReader,
+    consumers: readonly Consumer[],
+    options: RunnerOptions,
+  ) {
+    this.#db = db;
+    this.#reader = reader;
+    this.#options = options;
+    this.#partitions = new Map(consumers.flatMap(partitionsOf).map((one) => [one.name, one]));
+  }
+
+  /** Names of the partitions that run here now. */
+  get assigned(): string[] {
+    return [...this.#running.keys()].sort();
+  }
+
+  changed(): void {
+    for (const { loop } of this.#running.values()) loop.stateChanged();
+    this.bell.ring();
+  }
+
+  /** Makes the rows that others need to know these consumers. */
+  async register(): Promise<void> {
+    const names = [...this.#partitions.keys()];
+    const consumers = new Set([...this.#partitions.values()].map((one) => one.consumer));
+    await this.#db.transaction(async (tx) => {
+      const wanted = [...consumers].map(({ name, partitions = 1 }) => ({ name, partitions }));
+      const [other] = await registerPartitions(tx, wanted);
+      if (other !== undefined) {
+        throw new ConfigError(
+          `consumer "${other.name}" is stored with ${other.partitions} partition(s); keep that ` +
+            `number, or run "tidemill consumer repartition ${other.name} --partitions N"`,
+        );
+      }
+      await registerAssignments(tx, names);
+      await registerCheckpoints(tx, names);
+      await announceChange(tx, this.#options.changesChannel);
+    });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger, syncIntervalMs } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      if (this.#fatal !== undefined) throw this.#fatal;
+      logger.warn({ error: messageOf(error), failures }, "reading assignments failed");
+      return exponentialMs(failures, 100, syncIntervalMs);
+    };
+    try {
+      await runLoop(() => this.#sync(), { clock, bell: this.bell, onFailure }, signal);
+    } finally {
+      await this.#drain();
+    }
+    if (this.#fatal !== undefined) throw this.#fatal;
+  }
+
+  async #sync(): Promise<TurnResult> {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    const { workerId, syncIntervalMs, isTrusted } = this.#options;
+    const mine = isTrusted() ? await readAssignmentsOf(this.#db, workerId) : [];
+    const wanted = new Set(mine.filter((name) => this.#partitions.has(name)));
+    for (const [name, running] of this.#running) if (!wanted.has(name)) running.stop.abort();
+    for (const name of wanted) this.#start(name);
+    return { restMs: isTrusted() ? syncIntervalMs : Math.min(syncIntervalMs, 100) };
+  }
+
+  #start(name: string): void {
+    const partition = this.#partitions.get(name);
+    // One that is still stopping is started again by the turn that its end causes.
+    if (partition === undefined || this.#running.has(name)) return;
+    const stop = new AbortController();
+    const settings = { ...this.#options, hardStop: this.#hardStop.signal };
+    const loop = new ConsumerLoop(this.#db, this.#reader, partition, settings);
+    const ended = loop
+      .run(stop.signal)
+      .catch((error: unknown) => {
+        this.#fatal ??= error;
+      })
+      .finally(() => {
+        this.#running.delete(name);
+        this.bell.ring();
+      });
+    this.#running.set(name, { loop, stop, ended });
+  }
+
+  async #drain(): Promise<void> {
+    const { clock, drainTimeoutMs } = this.#options;
+    const cancel = clock.after(drainTimeoutMs, () => this.#hardStop.abort());
+    await Promise.all([...this.#running].map(([name, one]) => this.#giveBack(name, one)));
+    cancel();
+  }
+
+  async #giveBack(name: string, { stop, ended }: Running): Promise<void> {
+    const { workerId, changesChannel, logger } = this.#options;
+    stop.abort();
+    await ended;
+    try {
+      await this.#db.transaction(async (tx) => {
+        if (await releaseAssignment(tx, name, workerId)) await announceChange(tx, changesChannel);
+      });
+    } catch (error) {
+      // Removing the registration frees it too, a little later.
+      logger.warn({ consumer: name, error: messageOf(error) }, "could not give consumer back");
+    }
+  }
+}

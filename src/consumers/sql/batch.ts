@@ -1,0 +1,165 @@
+import type { Connection, Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+export type Isolation = "READ COMMITTED" | "SERIALIZABLE";
+
+/**
+ * Begins a batch in one message. The server's own timeouts end it when this process cannot: one
+ * that is stopped between two statements would keep its locks for ever.
+ */
+export async function beginBatch(
+  tx: Connection,
+  timeoutMs: number,
+  isolation: Isolation,
+): Promise<void> {
+  const ms = Math.max(1, Math.ceil(timeoutMs));
+  await tx.client.query(
+    `BEGIN ISOLATION LEVEL ${isolation};
+     SET LOCAL statement_timeout = ${ms};
+     SET LOCAL idle_in_transaction_session_timeout = ${ms}`,
+  );
+}
+
+/** False when the server rolled back instead. */
+export async function commitBatch(tx: Connection): Promise<boolean> {
+  const result = await tx.client.query("COMMIT");
+  return result.command === "COMMIT";
+}
+
+export async function rollbackBatch(tx: Connection): Promise<void> {
+  await tx.client.query("ROLLBACK");
+}
+
+// Lock order of the whole product: assignment, then checkpoint, then anything else.
+const LOCK_ASSIGNMENT = statement(
+  "batch_lock_assignment",
+  "SELECT worker_id FROM {consumer_assignments} WHERE consumer_name = $1 FOR UPDATE",
+);
+
+/** The owner, who cannot change until the transaction ends. */
+export async function lockAssignment(
+  tx: Queryable,
+  partition: string,
+): Promise<{ ownerId: string | undefined } | undefined> {
+  const [row] = await tx.query<{ worker_id: string | null }>(LOCK_ASSIGNMENT, [partition]);
+  return row === undefined ? undefined : { ownerId: row.worker_id ?? undefined };
+}
+
+// Must stay a statement of its own: its snapshot is taken after the assignment was locked, so it
+// sees a pause or a rewind that the lock waited for. It also reads back the id of the last event
+// of the window: if a crash had taken back what was read before, another event, or none, would
+// stand there.
+const LOCK_CHECKPOINT = statement(
+  "batch_lock_checkpoint",
+  `SELECT checkpoint.last_position,
+          state.state,
+          (SELECT event_id FROM {events} WHERE global_position = $2::bigint) AS last_event_id
+     FROM {consumer_checkpoints} AS checkpoint
+     LEFT JOIN {schema}.consumer_states AS state
+       ON state.consumer_name = checkpoint.consumer_name
+    WHERE checkpoint.consumer_name = $1
+      FOR UPDATE OF checkpoint`,
+);
+
+export type StoppedState = "paused" | "quarantined";
+
+export interface LockedCheckpoint {
+  readonly position: bigint;
+  readonly state: StoppedState | undefined;
+  readonly lastEventId: string | undefined;
+}
+
+export async function lockCheckpoint(
+  tx: Queryable,
+  partition: string,
+  lastPosition: bigint | undefined,
+): Promise<LockedCheckpoint | undefined> {
+  const values = [partition, lastPosition === undefined ? null : String(lastPosition)];
+  const [row] = await tx.query<{
+    last_position: string;
+    state: StoppedState | null;
+    last_event_id: string | null;
+  }>(LOCK_CHECKPOINT, values);
+  if (row === undefined) return undefined;
+  return {
+    position: BigInt(row.last_position),
+    state: row.state ?? undefined,
+    lastEventId: row.last_event_id ?? undefined,
+  };
+}
+
+const SAVE_CHECKPOINT = statement(
+  "batch_save_checkpoint",
+  `UPDATE {consumer_checkpoints}
+      SET last_position = $2, updated_at = NOW()
+    WHERE consumer_name = $1 AND last_position = $3
+   RETURNING last_position`,
+);
+
+/** Cannot fail while the row is locked and was `from`; a caller that breaks that rule is refused. */
+export async function saveCheckpoint(
+  tx: Queryable,
+  partition: string,
+  from: bigint,
+  to: bigint,
+): Promise<void> {
+  const rows = await tx.query(SAVE_CHECKPOINT, [partition, String(to), String(from)]);
+  if (rows.length !== 1) throw new Error(`checkpoint of ${partition} was not ${from}`);
+}
+
+const RECORD_GAP = statement(
+  "batch_record_gap",
+  `WITH skip AS (
+     INSERT INTO {consumer_gap_skips}
+            (consumer_name, worker_id, gap_position, skip_to_position,
+             highest_visible_position, first_seen_at)
+     VALUES ($1, $2, $3, $4, $5, clock_timestamp() - make_interval(secs => $6::float8))
+     RETURNING id
+   )
+   INSERT INTO {schema}.gap_evidence (skip_id, how, missing, ceiling, fence, reason)
+   SELECT id, $7, $8, $9, $10::text::xid8, $11 FROM skip`,
+);
+
+export interface GapRecord {
+  readonly partition: string;
+  readonly workerId: string;
+  readonly gapPosition: bigint;
+  readonly skipTo: bigint;
+  readonly highestVisible: bigint;
+  readonly openSeconds: number;
+  readonly how: "epoch" | "lockers" | "person" | "unsafe-time";
+  readonly missing: bigint;
+  readonly ceiling?: bigint;
+  readonly fence?: bigint;
+  readonly reason?: string;
+}
+
+export async function recordGap(tx: Queryable, gap: GapRecord): Promise<void> {
+  await tx.query(RECORD_GAP, [
+    gap.partition,
+    gap.workerId,
+    String(gap.gapPosition),
+    String(gap.skipTo),
+    String(gap.highestVisible),
+    gap.openSeconds,
+    gap.how,
+    String(gap.missing),
+    gap.ceiling === undefined ? null : String(gap.ceiling),
+    gap.fence === undefined ? null : String(gap.fence),
+    gap.reason ?? null,
+  ]);
+}
+
+const FORGET_GAPS = statement(
+  "gap_records_forget",
+  `WITH old AS (
+     DELETE FROM {consumer_gap_skips}
+      WHERE created_at < NOW() - make_interval(secs => $1::float8)
+     RETURNING id
+   )
+   DELETE FROM {schema}.gap_evidence USING old WHERE skip_id = old.id`,
+);
+
+export async function forgetGapRecords(db: Queryable, ageSeconds: number): Promise<void> {
+  await db.query(FORGET_GAPS, [ageSeconds]);
+}

@@ -1,0 +1,232 @@
+import type { Duplex } from "node:stream";
+import pg from "pg";
+import { ConfigError, messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Names } from "./names.ts";
+import { mapDatabaseError, sqlState } from "./sqlstate.ts";
+import { renderStatement, type Statement } from "./statement.ts";
+
+/** Anything that runs our statements: the pool, a transaction, a connection, the caller's own. */
+export interface Queryable {
+  query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]>;
+}
+
+/**
+ * What we need of a transaction that the caller owns: node-postgres clients fit as they are, other
+ * libraries through `tidemill/adapters`.
+ */
+export interface SqlExecutor {
+  query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
+}
+
+export interface DatabaseOptions {
+  readonly url: string;
+  readonly names: Names;
+  readonly logger: Logger;
+  readonly poolSize: number;
+  readonly applicationName: string;
+  /** Named prepared statements. Must be off through a pooler that does not track them. */
+  readonly preparedStatements: boolean;
+  readonly queryTimeoutMs: number;
+  readonly connectTimeoutMs: number;
+}
+
+/** A row as PostgreSQL sent it. */
+export type TextRow = readonly (string | null)[];
+
+const identity = (text: string): string => text;
+const AS_TEXT = { getTypeParser: () => identity };
+
+/** One connection outside the pool, for a loop that must not wait for others. */
+export class Connection implements Queryable {
+  readonly client: pg.Client | pg.PoolClient;
+  readonly #database: Database;
+  #isDestroyed = false;
+
+  constructor(client: pg.Client | pg.PoolClient, database: Database) {
+    this.client = client;
+    this.#database = database;
+  }
+
+  async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    try {
+      const result = await this.client.query(this.#database.toQuery(statement, values));
+      return result.rows as Row[];
+    } catch (error) {
+      throw mapDatabaseError(error, statement.name);
+    }
+  }
+
+  /** Rows as PostgreSQL's text, column by column: for readers that decode lazily. */
+  async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
+    try {
+      const query = this.#database.toQuery(statement, values);
+      const result = await this.client.query({ ...query, rowMode: "array", types: AS_TEXT });
+      return result.rows as TextRow[];
+    } catch (error) {
+      throw mapDatabaseError(error, statement.name);
+    }
+  }
+
+  get isDestroyed(): boolean {
+    return this.#isDestroyed;
+  }
+
+  /** Cuts the connection now, whatever is on the wire: the server rolls back what was open. */
+  destroy(): void {
+    this.#isDestroyed = true;
+    const { stream } = Reflect.get(this.client, "connection") as { stream: Duplex };
+    stream.destroy();
+  }
+
+  async close(): Promise<void> {
+    if (this.client instanceof pg.Client) await this.client.end().catch(() => {});
+  }
+}
+
+/** The pool, the names and the settings that every statement needs. */
+export class Database implements Queryable {
+  readonly options: DatabaseOptions;
+  readonly names: Names;
+  readonly #pool: pg.Pool;
+  #preparedStatements: boolean;
+
+  constructor(options: DatabaseOptions) {
+    this.options = options;
+    this.names = options.names;
+    this.#preparedStatements = options.preparedStatements;
+    this.#pool = new pg.Pool({
+      ...this.#clientConfig(options.applicationName, options.url),
+      max: options.poolSize,
+      idleTimeoutMillis: 30_000,
+      allowExitOnIdle: true,
+    });
+    // An idle client that loses its server is already out of the pool; nothing else is to be done.
+    this.#pool.on("error", (error) => {
+      options.logger.debug({ error: messageOf(error) }, "idle database connection closed");
+    });
+  }
+
+  toQuery(statement: Statement, values: readonly unknown[]): pg.QueryConfig {
+    const text = renderStatement(statement, this.names);
+    return this.#preparedStatements
+      ? { name: statement.name, text, values: [...values] }
+      : { text, values: [...values] };
+  }
+
+  async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    return await this.withConnection((connection) => connection.query<Row>(statement, values));
+  }
+
+  /**
+   * Runs `work` with a pooled connection. Any error destroys it: a client that timed out or broke
+   * may still have a statement on the wire, and the next user would receive its answer.
+   */
+  async withConnection<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    let client: pg.PoolClient;
+    try {
+      client = await this.#pool.connect();
+    } catch (error) {
+      throw mapDatabaseError(error, "connect to the database");
+    }
+    const ignore = (): void => {};
+    client.on("error", ignore);
+    const connection = new Connection(client, this);
+    let failure: Error | undefined;
+    try {
+      return await work(connection);
+    } catch (error) {
+      failure = error instanceof Error ? error : new Error(messageOf(error));
+      throw error;
+    } finally {
+      client.off("error", ignore);
+      const isSuspect = failure !== undefined && !isReusable(client, failure);
+      client.release(isSuspect || connection.isDestroyed);
+    }
+  }
+
+  /** Commits what `work` wrote when it resolves; rolls all of it back when it rejects. */
+  async transaction<T>(work: (tx: Connection) => Promise<T>): Promise<T> {
+    return await this.withConnection(async (connection) => {
+      const { client } = connection;
+      try {
+        await client.query("BEGIN");
+        const result = await work(connection);
+        const ended = await client.query("COMMIT");
+        if (ended.command !== "COMMIT") {
+          throw new Error("the transaction had failed and was rolled back");
+        }
+        return result;
+      } catch (error) {
+        await client.query("ROLLBACK").catch(() => {});
+        throw mapDatabaseError(error, "transaction");
+      }
+    });
+  }
+
+  /** A connection of its own, for a loop. The caller closes it. */
+  async connect(purpose: string, url: string = this.options.url): Promise<Connection> {
+    const client = new pg.Client(
+      this.#clientConfig(`${this.options.applicationName} ${purpose}`, url),
+    );
+    client.on("error", () => {}); // The next query on it fails and says why.
+    try {
+      await client.connect();
+    } catch (error) {
+      await client.end().catch(() => {});
+      throw mapDatabaseError(error, "connect to the database");
+    }
+    return new Connection(client, this);
+  }
+
+  /** A pool of its own with the same settings. */
+  another(poolSize: number, logger: Logger): Database {
+    const database = new Database({ ...this.options, poolSize, logger });
+    database.usePreparedStatements(this.#preparedStatements);
+    return database;
+  }
+
+  usePreparedStatements(use: boolean): void {
+    this.#preparedStatements = use;
+  }
+
+  /** Our statements in a transaction that the caller began and will end. */
+  over(executor: SqlExecutor): Queryable {
+    if (typeof executor?.query !== "function") {
+      throw new ConfigError(
+        "tx must have query(text, values), as a node-postgres client has; " +
+          "wrap another library's transaction with its adapter",
+      );
+    }
+    return {
+      query: async <Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> => {
+        const text = renderStatement(statement, this.names);
+        const result = await executor.query(text, [...values]);
+        return result.rows as Row[];
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.end();
+  }
+
+  #clientConfig(applicationName: string, url: string): pg.ClientConfig {
+    const { queryTimeoutMs, connectTimeoutMs } = this.options;
+    return {
+      connectionString: url,
+      application_name: applicationName.slice(0, 63),
+      query_timeout: queryTimeoutMs,
+      connectionTimeoutMillis: connectTimeoutMs,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: 5_000,
+      pipeline: true,
+    };
+  }
+}
+
+/** An error that the server sent leaves the connection usable; anything else makes it suspect. */
+function isReusable(client: pg.PoolClient, error: Error): boolean {
+  const answered = (sqlState(error) ?? sqlState(error.cause))?.length === 5;
+  return answered && client.getTransactionStatus() === "I";
+}

@@ -1,0 +1,33 @@
+import type { Queryable } from "../database.ts";
+import { statement } from "../statement.ts";
+
+const SERVER = statement(
+  "server_facts",
+  `SELECT pg_is_in_recovery() AS in_recovery,
+          current_setting('server_version_num')::int AS version,
+          pg_backend_pid() AS pid`,
+);
+
+export interface ServerFacts {
+  readonly inRecovery: boolean;
+  readonly version: number;
+  readonly pid: number;
+}
+
+export async function readServerFacts(db: Queryable): Promise<ServerFacts> {
+  const [row] = await db.query<{ in_recovery: boolean; version: number; pid: number }>(SERVER);
+  if (row === undefined) throw new Error("server_facts returned no row");
+  return { inRecovery: row.in_recovery, version: row.version, pid: row.pid };
+}
+
+const NOTIFY = statement("notify", "SELECT pg_notify($1, $2)");
+
+export async function notify(db: Queryable, channel: string, payload: string): Promise<void> {
+  await db.query(NOTIFY, [channel, payload]);
+}
+
+const ALIVE = statement("connection_alive", "SELECT 1");
+
+export async function checkAlive(db: Queryable): Promise<void> {
+  await db.query(ALIVE);
+}

@@ -1,0 +1,87 @@
+import {
+  InvalidInputError,
+  messageOf,
+  SchemaError,
+  TidemillError,
+  TimeoutError,
+  UnavailableError,
+} from "../base/errors.ts";
+
+interface CodedError extends Error {
+  readonly code: string;
+  readonly constraint?: string;
+}
+
+const NETWORK = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EPIPE",
+  "ETIMEDOUT",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+]);
+
+/** node-postgres raises these without a code. */
+const CONNECTION_MESSAGES =
+  /connection terminated|connection ended|connection error|not queryable|timeout expired|timeout exceeded|client was closed|server conn crashed|query_wait_timeout|server_login_retry|pooler|pgbouncer/i;
+
+export function sqlState(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string"
+    ? error.code
+    : undefined;
+}
+
+export function constraintOf(error: unknown): string | undefined {
+  return error instanceof Error ? (error as CodedError).constraint : undefined;
+}
+
+export const isUniqueViolation = (error: unknown): boolean => sqlState(error) === "23505";
+
+/**
+ * Whether the database, not the caller's work, is the cause: unreachable, restarting, full, or a
+ * conflict between transactions that goes away when they are run again.
+ */
+export function isUnavailable(error: unknown): boolean {
+  if (error instanceof TidemillError) return error.retryable;
+  if (error instanceof AggregateError && error.errors.length > 0) {
+    return error.errors.every(isUnavailable);
+  }
+  const code = sqlState(error);
+  if (code === undefined) {
+    return (
+      error instanceof Error && (CONNECTION_MESSAGES.test(error.message) || isReadTimeout(error))
+    );
+  }
+  if (NETWORK.has(code)) return true;
+  return /^(08...|57P0.|53...|40001|40P01|55P03|57014|58...|25P03)$/.test(code);
+}
+
+export function isReadTimeout(error: unknown): boolean {
+  return error instanceof Error && error.message === "Query read timeout";
+}
+
+/** The one place where what PostgreSQL and its driver raise becomes an error of ours. */
+export function mapDatabaseError(error: unknown, doing: string): Error {
+  if (error instanceof TidemillError) return error;
+  const message = messageOf(error);
+  const code = sqlState(error);
+  if (isReadTimeout(error) || code === "57014") {
+    return new TimeoutError(`${doing}: the database did not answer in time`, { cause: error });
+  }
+  if (isUnavailable(error)) return new UnavailableError(`${doing}: ${message}`, { cause: error });
+  if (code === "42P01" || code === "3F000" || code === "42703" || code === "42883") {
+    return new SchemaError(`${doing}: ${message}; run "tidemill migrate"`, { cause: error });
+  }
+  if (code === "25006") {
+    return new SchemaError(
+      `${doing}: this database is read-only (a replica?); use the primary's address`,
+      { cause: error },
+    );
+  }
+  if (code?.startsWith("22") === true || code === "23502") {
+    return new InvalidInputError(`${doing}: ${message}`, { cause: error });
+  }
+  return error instanceof Error ? error : new Error(message);
+}

@@ -1,0 +1,42 @@
+export {
+  ConfigError,
+  ConflictError,
+  InvalidInputError,
+  NotFoundError,
+  SchemaError,
+  TidemillError,
+  TimeoutError,
+  UnavailableError,
+} from "./base/errors.ts";
+export type { Logger } from "./base/log.ts";
+export { VERSION } from "./base/version.ts";
+export { RegistrationLostError } from "./cluster/registry.ts";
+export type { ConsumerAdmin } from "./consumers/admin.ts";
+export {
+  type Consumer,
+  type ConsumerOptions,
+  type ConsumerTx,
+  consumer,
+  type EventHandler,
+  type HandlerContext,
+  type OnFailure,
+} from "./consumers/consumer.ts";
+export type { ConsumerMetrics } from "./consumers/metrics.ts";
+export { ConsecutiveFailuresError } from "./consumers/poison.ts";
+export type { ConsumerStatus, GapStatus, Status, WorkerStatus } from "./consumers/status.ts";
+export type { WaitForOptions } from "./consumers/wait-for.ts";
+export type { SqlExecutor } from "./db/database.ts";
+export type { MigrateResult } from "./db/migrate.ts";
+export type { PartitioningOptions } from "./db/migrations.ts";
+export type { ColumnFamily, NamesOptions, TableOptions } from "./db/names.ts";
+export type { AppendOptions, AppendResult } from "./events/append.ts";
+export type { NewEvent, PersistedEvent, StreamRef } from "./events/event.ts";
+export {
+  DuplicateEventError,
+  type ExpectedVersion,
+  WrongExpectedVersionError,
+} from "./events/expected-version.ts";
+export type { ReadAllOptions, ReadStreamOptions } from "./events/read.ts";
+export type { WorkerOptions } from "./worker/options.ts";
+export { type ConnectOptions, type MigrationOptions, Tidemill } from "./worker/tidemill.ts";
+export type { Worker } from "./worker/worker.ts";

@@ -1,0 +1,201 @@
+import { ConfigError } from "../base/errors.ts";
+import { quoteIdentifier } from "../base/identifier.ts";
+import type { Logger } from "../base/log.ts";
+import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "../base/options.ts";
+import type { AssignmentStrategy } from "../cluster/assignment.ts";
+import type { LeaderStrategy } from "../cluster/election.ts";
+import { type Consumer, ON_FAILURE, type OnFailure, partitionsOf } from "../consumers/consumer.ts";
+
+/** Durations are milliseconds. */
+export interface WorkerOptions {
+  /** What this worker can run. At least one; names must differ. */
+  readonly consumers: readonly Consumer[];
+  /**
+   * How consumers are spread over workers. "sticky" moves as few as possible and only to workers
+   * that have them; "round-robin" is the source systems' table.
+   *
+   * Defaults to "sticky".
+   */
+  readonly assignment?: AssignmentStrategy;
+  /**
+   * Connections for batches. More consumers than this take turns.
+   *
+   * Defaults to 10.
+   */
+  readonly batchConnections?: number;
+  /** Rest between consecutive batches of a consumer. Defaults to 0. */
+  readonly batchPause?: number;
+  /** Most events in one batch, which is one transaction. Defaults to 500. */
+  readonly batchSize?: number;
+  /** Longest a batch may take before it is rolled back and counts as failed. Defaults to 30,000. */
+  readonly batchTimeout?: number;
+  /** How often the log is looked at with the poll strategy. Defaults to 200. */
+  readonly dispatcherInterval?: number;
+  /** "notify" listens for appends and still looks every second. Defaults to "poll". */
+  readonly dispatcherStrategy?: "poll" | "notify";
+  /** How long a stop waits for batches in flight before it interrupts them. Defaults to 30,000. */
+  readonly drainTimeout?: number;
+  /**
+   * How a missing position is passed. "epoch" waits for proof. "unsafe-time" is the source systems'
+   * rule and loses events whose append takes longer than `staleGapThreshold`.
+   *
+   * Defaults to "epoch".
+   */
+  readonly gapPolicy?: "epoch" | "unsafe-time";
+  /** How often the worker shows that it lives. Defaults to 3,000. */
+  readonly heartbeatInterval?: number;
+  /** Age of a heartbeat at which others take over its consumers. Defaults to 10,000. */
+  readonly heartbeatTimeout?: number;
+  /** "advisory" needs a direct connection; "lease" works through a pooler. Defaults to "advisory". */
+  readonly leaderStrategy?: LeaderStrategy;
+  /** Defaults to the logger of the connection. */
+  readonly logger?: Logger;
+  /** Failures in a row after which `onFailure` decides. Defaults to 5. */
+  readonly maxConsecutiveFailures?: number;
+  /** Longest rest of an idle consumer that nobody wakes. Defaults to 30,000. */
+  readonly maxPollInterval?: number;
+  /** Channel that appends announce on. Defaults to the connection's, else "worker_events". */
+  readonly notifyChannel?: string;
+  /** Address for LISTEN. Defaults to the connection's `directUrl`, else its address. */
+  readonly notifyConnectionString?: string;
+  /** What happens to a consumer whose event keeps failing. Defaults to "quarantine". */
+  readonly onFailure?: OnFailure;
+  /** First rest of an idle consumer, doubled while nothing comes. Defaults to 1,000. */
+  readonly pollInterval?: number;
+  /** Most memory for events that several consumers share. Defaults to 64 MiB. */
+  readonly readCacheBytes?: number;
+  /** Longest time between two looks of the leader at who is there. Defaults to 5,000. */
+  readonly rebalanceInterval?: number;
+  /** How far "unsafe-time" stays behind the visible head. Defaults to 8. */
+  readonly staleGapHarborLag?: number;
+  /** Age at which an open gap raises an alarm that names who holds it. Defaults to 10,000. */
+  readonly staleGapThreshold?: number;
+}
+
+type Defaulted = Omit<
+  WorkerOptions,
+  "consumers" | "logger" | "notifyChannel" | "notifyConnectionString"
+>;
+
+export type ResolvedWorkerOptions = Readonly<Required<Defaulted>> &
+  Pick<WorkerOptions, "consumers" | "logger" | "notifyChannel" | "notifyConnectionString">;
+
+export const WORKER_DEFAULTS: Required<Defaulted> = {
+  assignment: "sticky",
+  batchConnections: 10,
+  batchPause: 0,
+  batchSize: 500,
+  batchTimeout: 30_000,
+  dispatcherInterval: 200,
+  dispatcherStrategy: "poll",
+  drainTimeout: 30_000,
+  gapPolicy: "epoch",
+  heartbeatInterval: 3_000,
+  heartbeatTimeout: 10_000,
+  leaderStrategy: "advisory",
+  maxConsecutiveFailures: 5,
+  maxPollInterval: 30_000,
+  onFailure: "quarantine",
+  pollInterval: 1_000,
+  readCacheBytes: 64 * 1024 * 1024,
+  rebalanceInterval: 5_000,
+  staleGapHarborLag: 8,
+  staleGapThreshold: 10_000,
+};
+
+/** What the Go worker does, so that members of one cluster behave alike. */
+export const EVENTSALSA_DEFAULTS: Required<Defaulted> = {
+  ...WORKER_DEFAULTS,
+  assignment: "round-robin",
+  batchPause: 200,
+  batchSize: 100,
+  heartbeatInterval: 5_000,
+  heartbeatTimeout: 30_000,
+  onFailure: "stop-worker",
+  staleGapThreshold: 30_000,
+};
+
+const OTHER_KEYS = ["consumers", "logger", "notifyChannel", "notifyConnectionString"];
+
+/** Applies defaults and refuses nonsense at start-up, where a person is watching. */
+export function resolveWorkerOptions(
+  options: WorkerOptions,
+  compat: "eventsalsa" | undefined,
+): ResolvedWorkerOptions {
+  const defaults = compat === "eventsalsa" ? EVENTSALSA_DEFAULTS : WORKER_DEFAULTS;
+  refuseUnknown("worker", options, [...Object.keys(defaults), ...OTHER_KEYS]);
+  const resolved = { ...defaults, ...withoutUndefined(options) } as ResolvedWorkerOptions;
+  checkNumbers(resolved);
+  checkChoices(resolved);
+  checkConsumers(resolved.consumers, resolved.onFailure, compat);
+  if (compat === "eventsalsa" && resolved.assignment !== "round-robin") {
+    throw new ConfigError('compat "eventsalsa" needs assignment "round-robin", as its members use');
+  }
+  return Object.freeze(resolved);
+}
+
+function checkNumbers(options: ResolvedWorkerOptions): void {
+  const whole = { min: 1, integer: true };
+  requireNumber("batchConnections", options.batchConnections, { ...whole, max: 1000 });
+  requireNumber("batchSize", options.batchSize, { ...whole, max: 100_000 });
+  requireNumber("maxConsecutiveFailures", options.maxConsecutiveFailures, whole);
+  requireNumber("readCacheBytes", options.readCacheBytes, { min: 1024 * 1024 });
+  requireNumber("staleGapHarborLag", options.staleGapHarborLag, { min: 0, integer: true });
+  requireNumber("batchPause", options.batchPause, { min: 0 });
+  requireNumber("drainTimeout", options.drainTimeout, { min: 0 });
+  for (const name of [
+    "batchTimeout",
+    "dispatcherInterval",
+    "heartbeatInterval",
+    "heartbeatTimeout",
+    "maxPollInterval",
+    "pollInterval",
+    "rebalanceInterval",
+    "staleGapThreshold",
+  ] as const) {
+    requireNumber(name, options[name], { min: 1, max: 2 ** 31 - 1 });
+  }
+  if (options.maxPollInterval < options.pollInterval) {
+    throw new ConfigError("maxPollInterval must be at least pollInterval");
+  }
+  if (options.heartbeatTimeout < 2 * options.heartbeatInterval) {
+    throw new ConfigError(
+      "heartbeatTimeout must be at least twice heartbeatInterval, or one late heartbeat is a death",
+    );
+  }
+}
+
+function checkChoices(options: ResolvedWorkerOptions): void {
+  requireOneOf("assignment", options.assignment, ["sticky", "round-robin"]);
+  requireOneOf("dispatcherStrategy", options.dispatcherStrategy, ["poll", "notify"]);
+  requireOneOf("gapPolicy", options.gapPolicy, ["epoch", "unsafe-time"]);
+  requireOneOf("leaderStrategy", options.leaderStrategy, ["advisory", "lease"]);
+  requireOneOf("onFailure", options.onFailure, ON_FAILURE);
+  if (options.notifyChannel !== undefined) quoteIdentifier(options.notifyChannel);
+}
+
+function checkConsumers(
+  consumers: readonly Consumer[] | undefined,
+  onFailure: OnFailure,
+  compat: "eventsalsa" | undefined,
+): void {
+  if (!Array.isArray(consumers) || consumers.length === 0) {
+    throw new ConfigError("a worker needs at least one consumer: consumers: [consumer(...)]");
+  }
+  const seen = new Set<string>();
+  for (const [index, one] of consumers.entries()) {
+    if (one == null) throw new ConfigError(`consumer at index ${index} is missing`);
+    if (!one.name) throw new ConfigError(`consumer at index ${index} has an empty name`);
+    for (const { name } of partitionsOf(one)) {
+      if (seen.has(name)) throw new ConfigError(`duplicate consumer name ${JSON.stringify(name)}`);
+      seen.add(name);
+    }
+    if (compat === undefined) continue;
+    if ((one.partitions ?? 1) > 1 || (one.onFailure ?? onFailure) !== "stop-worker") {
+      throw new ConfigError(
+        `consumer "${one.name}": partitions, quarantine and parking mean nothing to the other ` +
+          `members of a compat "${compat}" cluster; use one partition and onFailure "stop-worker"`,
+      );
+    }
+  }
+}

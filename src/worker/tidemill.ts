@@ -1,0 +1,307 @@
+import { systemClock } from "../base/clock.ts";
+import { ConfigError } from "../base/errors.ts";
+import { fnv1a, quoteIdentifier } from "../base/identifier.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
+import { ConsumerAdmin } from "../consumers/admin.ts";
+import type { Consumer } from "../consumers/consumer.ts";
+import { ConsumerMetrics } from "../consumers/metrics.ts";
+import { listConsumers } from "../consumers/sql/admin.ts";
+import {
+  type ConsumerStatus,
+  readStatus,
+  type Status,
+  toConsumerStatus,
+} from "../consumers/status.ts";
+import { type WaitForOptions, waitForPosition } from "../consumers/wait-for.ts";
+import { Database, type SqlExecutor } from "../db/database.ts";
+import { isPooled } from "../db/listener.ts";
+import { assertMigrated, type MigrateResult, migrate } from "../db/migrate.ts";
+import {
+  type Migration,
+  type Partitioning,
+  type PartitioningOptions,
+  resolvePartitioning,
+} from "../db/migrations.ts";
+import { type Names, type NamesOptions, resolveNames } from "../db/names.ts";
+import { type AppendOptions, type AppendResult, append } from "../events/append.ts";
+import type { NewEvent, PersistedEvent, StreamRef } from "../events/event.ts";
+import { Notifier } from "../events/notifier.ts";
+import { assertLogPreconditions } from "../events/preconditions.ts";
+import {
+  type ReadAllOptions,
+  type ReadStreamOptions,
+  readAll,
+  readStream,
+} from "../events/read.ts";
+import { readLatestPosition } from "../events/sql/read.ts";
+import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
+import { Worker, type WorkerContext } from "./worker.ts";
+
+export interface ConnectOptions extends NamesOptions {
+  /** Joins a cluster of the Go program of this name, on its tables. Defaults to none. */
+  readonly compat?: "eventsalsa";
+  /** The server's own address, when the main one leads through a pooler. Defaults to the main one. */
+  readonly directUrl?: string;
+  /** Structured log. Defaults to silence. */
+  readonly logger?: Logger;
+  /** Appends announce themselves on this channel. Defaults to none: workers poll. */
+  readonly notifyChannel?: string;
+  /** Connections for appends, reads and administration. Defaults to 10. */
+  readonly poolSize?: number;
+  /** "auto" turns them off through a pooler. Defaults to "auto". */
+  readonly preparedStatements?: boolean | "auto";
+  /** Longest wait for a statement, in milliseconds. Defaults to 30,000. */
+  readonly queryTimeout?: number;
+}
+
+const CONNECT_KEYS = [
+  "schema",
+  "tables",
+  "columnFamily",
+  "compat",
+  "directUrl",
+  "logger",
+  "notifyChannel",
+  "poolSize",
+  "preparedStatements",
+  "queryTimeout",
+];
+
+/** eventsalsa/worker's advisory key, the same in every database. */
+const EVENTSALSA_KEY = 7237492748123847n;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** The entry to everything: appends, reads, workers and administration over one database. */
+export class Tidemill implements AsyncDisposable {
+  /** Pause, resume, rewind, skip, retire. */
+  readonly consumers: ConsumerAdmin;
+  readonly metrics = new ConsumerMetrics();
+  readonly #url: string;
+  readonly #options: ConnectOptions;
+  readonly #db: Database;
+  readonly #logger: Logger;
+  readonly #notifier: Notifier | undefined;
+  readonly #facts: Facts;
+  readonly #workers = new Set<Worker>();
+
+  private constructor(url: string, options: ConnectOptions, db: Database, facts: Facts) {
+    this.#url = url;
+    this.#options = options;
+    this.#db = db;
+    this.#facts = facts;
+    this.#logger = options.logger ?? silentLogger;
+    const { notifyChannel } = options;
+    this.#notifier =
+      notifyChannel === undefined ? undefined : new Notifier(db, notifyChannel, this.#logger);
+    this.consumers = new ConsumerAdmin(db, changesChannel(db.names));
+  }
+
+  /** Connects, and refuses a server or a schema on which the guarantees would not hold. */
+  static async connect(url: string | undefined, options: ConnectOptions = {}): Promise<Tidemill> {
+    const db = openDatabase(url, options);
+    try {
+      if ((options.preparedStatements ?? "auto") === "auto") {
+        db.usePreparedStatements(!(await db.withConnection(isPooled)));
+      }
+      const settings = await assertMigrated(db);
+      const sequence = await assertLogPreconditions(db);
+      const stored = settings.get("partitioning");
+      const partitioning =
+        stored === undefined ? resolvePartitioning() : (JSON.parse(stored) as Partitioning);
+      return new Tidemill(url ?? "", options, db, { sequence, partitioning });
+    } catch (error) {
+      await db.close();
+      throw error;
+    }
+  }
+
+  /** Creates or upgrades the tables. Safe to call from several processes at once. */
+  static async migrate(
+    url: string | undefined,
+    options: ConnectOptions & MigrationOptions = {},
+  ): Promise<MigrateResult> {
+    const { partitioning, dryRun, onMigration, ...connect } = options;
+    const db = openDatabase(url, connect);
+    try {
+      return await migrate(db, {
+        partitioning: resolvePartitioning(partitioning),
+        ...(dryRun === undefined ? {} : { dryRun }),
+        ...(onMigration === undefined ? {} : { onMigration }),
+      });
+    } finally {
+      await db.close();
+    }
+  }
+
+  /** Appends events to one stream: all of them, in order, or none. */
+  async append(
+    stream: StreamRef,
+    events: readonly NewEvent[],
+    options?: AppendOptions,
+  ): Promise<AppendResult> {
+    const { notifyChannel } = this.#options;
+    const context = { db: this.#db, notifyChannel, notifier: this.#notifier };
+    const result = await append(context, stream, events, options);
+    if (options?.tx === undefined) for (const worker of this.#workers) worker.eventsAppended();
+    return result;
+  }
+
+  /** Runs `work` in one transaction: pass its `tx` to append, and to your own statements. */
+  async transaction<T>(work: (tx: SqlExecutor) => Promise<T>): Promise<T> {
+    const result = await this.#db.transaction(
+      async (tx) => await work({ query: (text, values) => tx.client.query(text, values) }),
+    );
+    for (const worker of this.#workers) worker.eventsAppended();
+    return result;
+  }
+
+  async readStream(stream: StreamRef, options?: ReadStreamOptions): Promise<PersistedEvent[]> {
+    return await readStream(this.#db, stream, options);
+  }
+
+  async readAll(options?: ReadAllOptions): Promise<PersistedEvent[]> {
+    return await readAll(this.#db, options);
+  }
+
+  /** The highest position that is visible now; 0 in an empty log. */
+  async latestPosition(): Promise<bigint> {
+    return await readLatestPosition(this.#db);
+  }
+
+  /** A worker that has not started. `start(signal)` runs it to its end. */
+  worker(options: WorkerOptions): Worker {
+    const resolved = resolveWorkerOptions(options, this.#options.compat);
+    const worker = new Worker(this.#workerContext(), resolved);
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  /** A worker that is registered and running when this resolves. */
+  async startWorker(options: WorkerOptions): Promise<Worker> {
+    const worker = this.worker(options);
+    await worker.begin();
+    return worker;
+  }
+
+  /**
+   * Handles everything up to the present end of the log, then returns its position. Works beside
+   * other workers: whoever owns a consumer handles its events.
+   */
+  async runToHead(options: WorkerOptions & WaitForOptions): Promise<bigint> {
+    const { timeoutMs, signal, ...workerOptions } = options;
+    const head = await this.latestPosition();
+    await using worker = await this.startWorker(workerOptions);
+    void worker;
+    const wait: WaitForOptions = {
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(signal === undefined ? {} : { signal }),
+    };
+    await Promise.all(
+      options.consumers.map((one) => this.waitFor(one.name, { position: head }, wait)),
+    );
+    return head;
+  }
+
+  /** Resolves when the consumer has handled what was appended: read your own writes. */
+  async waitFor(
+    consumer: string | Consumer,
+    appended: Pick<AppendResult, "position">,
+    options: WaitForOptions = {},
+  ): Promise<void> {
+    const name = typeof consumer === "string" ? consumer : consumer.name;
+    await waitForPosition(this.consumers, name, appended.position, {
+      ...options,
+      clock: systemClock,
+    });
+  }
+
+  async listConsumers(): Promise<ConsumerStatus[]> {
+    return (await listConsumers(this.#db)).map(toConsumerStatus);
+  }
+
+  /** Workers, leader, assignments, lag and open gaps, read from the tables. */
+  async status(): Promise<Status> {
+    return await readStatus(this.#db, this.#facts.sequence);
+  }
+
+  /** Stops the workers started here, then closes the connections. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop()));
+    await this.#notifier?.settled();
+    await this.#db.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #workerContext(): WorkerContext {
+    const { names } = this.#db;
+    const { compat, directUrl, notifyChannel } = this.#options;
+    return {
+      openDatabase: (poolSize, logger) => this.#db.another(poolSize, logger),
+      directUrl: directUrl ?? this.#url,
+      changesChannel: changesChannel(names),
+      notifyChannel: notifyChannel ?? "worker_events",
+      leaderKey: compat === "eventsalsa" ? EVENTSALSA_KEY : leaderKey(names),
+      sequence: this.#facts.sequence,
+      partitioning: this.#facts.partitioning,
+      compat,
+      logger: this.#logger,
+      metrics: this.metrics,
+      onEnd: (worker) => this.#workers.delete(worker),
+    };
+  }
+}
+
+interface Facts {
+  readonly sequence: string;
+  readonly partitioning: Partitioning;
+}
+
+export interface MigrationOptions {
+  readonly partitioning?: PartitioningOptions;
+  /** Says what would be applied and applies nothing. */
+  readonly dryRun?: boolean;
+  readonly onMigration?: (migration: Migration) => void;
+}
+
+function openDatabase(url: string | undefined, options: ConnectOptions): Database {
+  refuseUnknown("connect", options, CONNECT_KEYS);
+  if (!url) {
+    throw new ConfigError("no database: pass its address, such as postgres://user@host/database");
+  }
+  if (!/^postgres(ql)?:\/\//.test(url)) {
+    throw new ConfigError("the database address must begin with postgres:// or postgresql://");
+  }
+  if (options.compat !== undefined) requireOneOf("compat", options.compat, ["eventsalsa"]);
+  if (options.notifyChannel !== undefined) quoteIdentifier(options.notifyChannel);
+  const { schema, tables, columnFamily } = options;
+  return new Database({
+    url,
+    names: resolveNames({
+      ...(schema === undefined ? {} : { schema }),
+      ...(tables === undefined ? {} : { tables }),
+      ...(columnFamily === undefined ? {} : { columnFamily }),
+    }),
+    logger: options.logger ?? silentLogger,
+    poolSize: requireNumber("poolSize", options.poolSize ?? 10, { min: 1, integer: true }),
+    applicationName: "tidemill",
+    preparedStatements: options.preparedStatements === true,
+    queryTimeoutMs: requireNumber("queryTimeout", options.queryTimeout ?? 30_000, { min: 1 }),
+    connectTimeoutMs: CONNECT_TIMEOUT_MS,
+  });
+}
+
+/** Clusters on other tables of the same database do not wake each other. */
+function changesChannel(names: Names): string {
+  return `tidemill_changes_${fnv1a(names.fingerprint).toString(36)}`;
+}
+
+/** Clusters on other tables of the same database elect their own leaders. */
+function leaderKey(names: Names): bigint {
+  const high = BigInt(fnv1a(`leader ${names.fingerprint}`));
+  const low = BigInt(fnv1a(`${names.fingerprint} leader`));
+  return BigInt.asIntN(64, (high << 32n) | low);
+}

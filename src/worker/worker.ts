@@ -1,0 +1,311 @@
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import { type Clock, systemClock } from "../base/clock.ts";
+import { ConflictError, messageOf } from "../base/errors.ts";
+import { childLogger, type Logger } from "../base/log.ts";
+import { type Service, Supervisor } from "../base/supervisor.ts";
+import { VERSION } from "../base/version.ts";
+import { AdvisoryElection, type Election, LeaseElection } from "../cluster/election.ts";
+import { Leader, type LeaderDuty } from "../cluster/leader.ts";
+import { Registry } from "../cluster/registry.ts";
+import { partitionsOf } from "../consumers/consumer.ts";
+import { Dispatcher } from "../consumers/dispatcher.ts";
+import type { ConsumerMetrics } from "../consumers/metrics.ts";
+import { LogReader } from "../consumers/reader.ts";
+import { ConsumerRunner } from "../consumers/runner.ts";
+import { forgetGapRecords } from "../consumers/sql/batch.ts";
+import type { Database } from "../db/database.ts";
+import { Listener } from "../db/listener.ts";
+import type { Partitioning } from "../db/migrations.ts";
+import { createEventPartitions } from "../events/sql/preconditions.ts";
+import type { ResolvedWorkerOptions } from "./options.ts";
+
+/** What a worker needs from the connection that made it. */
+export interface WorkerContext {
+  /** Opens a pool for this worker alone, so that workers never wait for each other. */
+  readonly openDatabase: (poolSize: number, logger: Logger) => Database;
+  readonly directUrl: string;
+  readonly changesChannel: string;
+  readonly notifyChannel: string;
+  readonly leaderKey: bigint;
+  readonly sequence: string;
+  readonly partitioning: Partitioning;
+  readonly compat: "eventsalsa" | undefined;
+  readonly logger: Logger;
+  readonly metrics: ConsumerMetrics;
+  readonly onEnd: (worker: Worker) => void;
+}
+
+/** Leadership, the dispatcher and membership use these; batches have their own. */
+const CONTROL_CONNECTIONS = 2;
+const RECONCILE_MS = 1_000;
+const AUDIT_DAYS = 30;
+const PARTITION_CHECK_MS = 10_000;
+
+/**
+ * One member of the cluster in this process: new → starting → running → stopping → stopped. An id
+ * belongs to one run; to run again, make another worker.
+ *
+ * Stop order: no new work is accepted → batches finish, each consumer is given back as it does →
+ * reader, listener, dispatcher → leadership → heartbeats → registration. The registration goes
+ * last, because a row that vanishes declares a worker dead.
+ */
+export class Worker implements AsyncDisposable {
+  readonly id: string = randomUUID();
+  readonly #context: WorkerContext;
+  readonly #options: ResolvedWorkerOptions;
+  readonly #clock: Clock = systemClock;
+  readonly #logger: Logger;
+  #state: "new" | "started" | "stopped" = "new";
+  #parts: Parts | undefined;
+  #supervisor: Supervisor | undefined;
+  #finished: Promise<void> | undefined;
+  #stopping: Promise<void> | undefined;
+
+  constructor(context: WorkerContext, options: ResolvedWorkerOptions) {
+    this.#context = context;
+    this.#options = options;
+    this.#logger = childLogger(options.logger ?? context.logger, { worker: this.id });
+  }
+
+  /** Names of the consumers (or partitions) that run here now. */
+  get assigned(): string[] {
+    return this.#parts?.runner.assigned ?? [];
+  }
+
+  get isLeader(): boolean {
+    return this.#parts?.leader.term !== undefined;
+  }
+
+  /**
+   * Runs until `signal` aborts or `stop` is called; then it resolves once everything is given back.
+   * Rejects when the worker cannot start or cannot go on.
+   */
+  async start(signal?: AbortSignal): Promise<void> {
+    await this.begin();
+    const stop = (): void => void this.stop().catch(() => {});
+    signal?.addEventListener("abort", stop, { once: true });
+    if (signal?.aborted === true) stop();
+    try {
+      await this.#finished;
+    } finally {
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Resolves when the worker is registered and running; `start` also waits for its end. */
+  async begin(): Promise<void> {
+    if (this.#state !== "new") {
+      throw new ConflictError("this worker was started before; make a new one to run again");
+    }
+    this.#state = "started";
+    const { batchConnections } = this.#options;
+    const db = this.#context.openDatabase(batchConnections + CONTROL_CONNECTIONS, this.#logger);
+    let parts: Parts;
+    try {
+      parts = this.#build(db);
+      this.#parts = parts;
+      await parts.listener?.open();
+      if (parts.election instanceof AdvisoryElection) await parts.election.open();
+      await parts.registry.register();
+      await parts.runner.register();
+    } catch (error) {
+      await this.#abandon(db);
+      throw error;
+    }
+    const { registry, leader, dispatcher, listener, reader, runner } = parts;
+    const services: Service[] = [registry, leader, dispatcher, reader, runner];
+    if (listener !== undefined) services.splice(3, 0, listener);
+    const supervisor = new Supervisor(services);
+    this.#supervisor = supervisor;
+    this.#finished = this.#endAfter(supervisor, db, registry);
+    this.#finished.catch(() => {}); // Reported by start().
+  }
+
+  /** Stops gracefully; resolves when the worker is gone, whatever it ended with. */
+  async stop(): Promise<void> {
+    if (this.#state === "new") this.#state = "stopped";
+    this.#stopping ??= this.#stop();
+    await this.#stopping;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  /** Events were appended by this process: no need to wait for the dispatcher. */
+  eventsAppended(): void {
+    this.#parts?.reader.bell.ring();
+  }
+
+  async #stop(): Promise<void> {
+    const supervisor = this.#supervisor;
+    if (supervisor === undefined) return;
+    await this.#parts?.registry.drain().catch((error: unknown) => {
+      this.#logger.warn({ error: messageOf(error) }, "could not announce the stop");
+    });
+    await supervisor.stop().catch(() => {}); // Reported by start().
+    await this.#finished?.catch(() => {});
+  }
+
+  async #endAfter(supervisor: Supervisor, db: Database, registry: Registry): Promise<void> {
+    try {
+      await supervisor.finished;
+    } finally {
+      await this.#end(db, registry);
+    }
+  }
+
+  async #end(db: Database, registry: Registry): Promise<void> {
+    this.#state = "stopped";
+    await registry.deregister().catch((error: unknown) => {
+      this.#logger.warn({ error: messageOf(error) }, "could not remove the registration");
+    });
+    await db.close();
+    this.#context.onEnd(this);
+  }
+
+  async #abandon(db: Database): Promise<void> {
+    this.#state = "stopped";
+    await this.#parts?.election.release().catch(() => {});
+    await this.#parts?.listener?.close();
+    await this.#parts?.registry.deregister().catch(() => {});
+    await db.close();
+    this.#context.onEnd(this);
+  }
+
+  #build(db: Database): Parts {
+    const options = this.#options;
+    const { changesChannel, metrics, sequence } = this.#context;
+    const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
+    const registry = this.#buildRegistry(db);
+    const reader = new LogReader(db, {
+      ...shared,
+      sequence,
+      staleGapThresholdMs: options.staleGapThreshold,
+      cacheBytesMax: options.readCacheBytes,
+    });
+    const runner = new ConsumerRunner(db, reader, options.consumers, {
+      ...shared,
+      workerId: this.id,
+      batchSize: options.batchSize,
+      batchPauseMs: options.batchPause,
+      batchTimeoutMs: options.batchTimeout,
+      pollIntervalMs: options.pollInterval,
+      maxPollIntervalMs: options.maxPollInterval,
+      maxConsecutiveFailures: options.maxConsecutiveFailures,
+      onFailure: options.onFailure,
+      gapPolicy: options.gapPolicy,
+      staleGapThresholdMs: options.staleGapThreshold,
+      staleGapHarborLag: options.staleGapHarborLag,
+      syncIntervalMs: Math.max(1_000, Math.min(2_000, options.rebalanceInterval)),
+      drainTimeoutMs: options.drainTimeout,
+      isTrusted: () => registry.isTrusted,
+    });
+    const election = this.#buildElection(db);
+    const leader = this.#buildLeader(db, election);
+    const onEvents = (): void => reader.bell.ring();
+    const onChanges = (): void => {
+      leader.bell.ring();
+      runner.changed();
+    };
+    const isListening = options.dispatcherStrategy === "notify";
+    const intervalMs = isListening ? RECONCILE_MS : options.dispatcherInterval;
+    const dispatcher = new Dispatcher(db, { ...shared, intervalMs, onEvents, onChanges });
+    const listener = isListening ? this.#buildListener(db, onEvents, onChanges) : undefined;
+    return { registry, reader, runner, election, leader, dispatcher, listener };
+  }
+
+  #buildRegistry(db: Database): Registry {
+    const options = this.#options;
+    const registration = {
+      workerId: this.id,
+      host: hostname(),
+      pid: process.pid,
+      version: VERSION,
+      capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
+    };
+    return new Registry(db, registration, {
+      heartbeatIntervalMs: options.heartbeatInterval,
+      heartbeatTimeoutMs: options.heartbeatTimeout,
+      changesChannel: this.#context.changesChannel,
+      clock: this.#clock,
+      logger: this.#logger,
+      load: () => ({ consumers: this.assigned.length, rssBytes: process.memoryUsage.rss() }),
+    });
+  }
+
+  #buildElection(db: Database): Election {
+    const { leaderStrategy, heartbeatTimeout } = this.#options;
+    const { leaderKey, directUrl, compat } = this.#context;
+    if (leaderStrategy === "advisory") {
+      return new AdvisoryElection(db, this.id, leaderKey, directUrl);
+    }
+    // Shorter than the heartbeat's, so that a new leader is there when a death must be seen.
+    const ttlMs = compat === undefined ? heartbeatTimeout * 0.8 : heartbeatTimeout;
+    return new LeaseElection(db, this.id, ttlMs, this.#clock);
+  }
+
+  #buildLeader(db: Database, election: Election): Leader {
+    const options = this.#options;
+    const { changesChannel, compat, metrics } = this.#context;
+    return new Leader(db, election, {
+      workerId: this.id,
+      strategy: options.assignment,
+      ignoreCapabilities: compat !== undefined,
+      heartbeatTimeoutMs: options.heartbeatTimeout,
+      rebalanceIntervalMs: options.rebalanceInterval,
+      changesChannel,
+      clock: this.#clock,
+      logger: this.#logger,
+      duties: this.#duties(db),
+      onUnassignable: (names) => {
+        metrics.unassignable.set(names.length);
+        if (names.length > 0)
+          this.#logger.warn({ names }, "no live worker can run these consumers");
+      },
+    });
+  }
+
+  #duties(db: Database): LeaderDuty[] {
+    const { partitioning } = this.#context;
+    const audit: LeaderDuty = {
+      name: "gap audit retention",
+      everyMs: 3_600_000,
+      run: () => forgetGapRecords(db, AUDIT_DAYS * 24 * 3600),
+    };
+    if (partitioning.strategy === "none") return [audit];
+    const partitions: LeaderDuty = {
+      name: "event partitions",
+      everyMs: PARTITION_CHECK_MS,
+      run: async () => {
+        await createEventPartitions(db, partitioning.size, partitioning.ahead);
+      },
+    };
+    return [audit, partitions];
+  }
+
+  #buildListener(db: Database, onEvents: () => void, onChanges: () => void): Listener {
+    const { notifyChannel, notifyConnectionString } = this.#options;
+    const { directUrl, changesChannel } = this.#context;
+    return new Listener(db, {
+      url: notifyConnectionString ?? directUrl,
+      channels: new Map([
+        [notifyChannel ?? this.#context.notifyChannel, onEvents],
+        [changesChannel, onChanges],
+      ]),
+      clock: this.#clock,
+      logger: this.#logger,
+    });
+  }
+}
+
+interface Parts {
+  readonly registry: Registry;
+  readonly reader: LogReader;
+  readonly runner: ConsumerRunner;
+  readonly election: Election;
+  readonly leader: Leader;
+  readonly dispatcher: Dispatcher;
+  readonly listener: Listener | undefined;
+}
