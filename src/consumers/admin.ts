@@ -18,6 +18,8 @@ import { lockAssignment, lockCheckpoint, recordGap, saveCheckpoint } from "./sql
 import { setParkedState } from "./sql/parked.ts";
 import { deleteState, insertPause } from "./sql/states.ts";
 
+/** Longest wait for a batch in flight, which `batchTimeout` bounds by default to the same. */
+const LOCK_MS = 30_000;
 const NOBODY = "00000000-0000-0000-0000-000000000000";
 
 /**
@@ -128,7 +130,7 @@ export class ConsumerAdmin {
     const partitions = await this.#partitions(consumer);
     if (options.force !== true) await this.#refuseIfRunning(consumer, partitions);
     await this.#db.transaction(async (tx) => {
-      for (const partition of partitions) await lockAssignment(tx, partition);
+      for (const partition of partitions) await lockAssignment(tx, partition, LOCK_MS);
       await deleteConsumer(tx, consumer, partitions);
       await recordAction(tx, consumer, "retire", {});
       await announceChange(tx, this.#changesChannel);
@@ -143,7 +145,7 @@ export class ConsumerAdmin {
     await this.#db.transaction(async (tx) => {
       const positions = new Set<bigint>();
       for (const partition of before) {
-        await lockAssignment(tx, partition);
+        await lockAssignment(tx, partition, LOCK_MS);
         const checkpoint = await lockCheckpoint(tx, partition, undefined);
         if (checkpoint !== undefined) positions.add(checkpoint.position);
       }
@@ -195,7 +197,7 @@ export class ConsumerAdmin {
     const partitions = await this.#partitions(consumer);
     await this.#db.transaction(async (tx) => {
       for (const partition of partitions) {
-        await lockAssignment(tx, partition);
+        await lockAssignment(tx, partition, LOCK_MS);
         const checkpoint = await lockCheckpoint(tx, partition, undefined);
         if (checkpoint !== undefined) await act(tx, partition, checkpoint.position);
       }

@@ -6,6 +6,9 @@ import type { ConsumerTx } from "./consumer.ts";
 /** The server's answer to a batch that took too long; that is the handler's doing. */
 const TOO_SLOW = new Set(["57014", "55P03", "25P03"]);
 
+/** The server ends a statement at the batch's timeout; only a dead one stays silent longer. */
+const ANSWER_MS = 2_000;
+
 /**
  * The transaction as a handler sees it. Remembers whether the database failed under it, so that an
  * outage is never counted against the handler, and refuses to be used after the batch has ended,
@@ -13,11 +16,13 @@ const TOO_SLOW = new Set(["57014", "55P03", "25P03"]);
  */
 export class BatchTx implements ConsumerTx {
   readonly #connection: Connection;
+  readonly #timeoutMs: number;
   #isOpen = true;
   #outage: unknown;
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, batchTimeoutMs: number) {
     this.#connection = connection;
+    this.#timeoutMs = batchTimeoutMs + ANSWER_MS;
   }
 
   /** The error with which the database, not the handler's SQL, ended this batch. */
@@ -37,7 +42,8 @@ export class BatchTx implements ConsumerTx {
       throw new InvalidInputError("this transaction has ended: await every query in the handler");
     }
     try {
-      const result = await this.#connection.client.query(text, values);
+      const query = { text, values: values ?? [], query_timeout: this.#timeoutMs };
+      const result = await this.#connection.client.query(query);
       return { rows: result.rows as Row[], rowCount: result.rowCount };
     } catch (error) {
       if (isUnavailable(error) && !TOO_SLOW.has(sqlState(error) ?? "")) this.#outage ??= error;

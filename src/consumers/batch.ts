@@ -72,7 +72,7 @@ export type BatchOutcome =
 /** begin → own? → unchanged? → handle in order → save → commit. */
 export async function runBatch(context: BatchContext, plan: BatchPlan): Promise<BatchOutcome> {
   return await context.db.withConnection(async (connection) => {
-    const tx = new BatchTx(connection);
+    const tx = new BatchTx(connection, context.batchTimeoutMs);
     const deadline = new Deadline(context);
     try {
       const checked = await begin(context, connection, plan);
@@ -103,8 +103,8 @@ async function begin(
   const last = plan.window.events.at(-1);
   // Sent together, executed in this order: one round trip.
   const [, assignment, checkpoint] = await Promise.all([
-    beginBatch(connection, batchTimeoutMs, isolation),
-    lockAssignment(connection, partition.name),
+    beginBatch(connection, isolation),
+    lockAssignment(connection, partition.name, batchTimeoutMs),
     lockCheckpoint(connection, partition.name, last?.position),
   ]);
   if (assignment?.ownerId !== workerId) return { kind: "lost" };

@@ -42,7 +42,7 @@ export async function quarantine(
 ): Promise<boolean> {
   const { event, error, failures } = poison;
   return await db.transaction(async (tx) => {
-    const assignment = await lockAssignment(tx, partition);
+    const assignment = await lockAssignment(tx, partition, settings.batchTimeoutMs);
     if (assignment?.ownerId !== settings.workerId) return false;
     const checkpoint = await lockCheckpoint(tx, partition, undefined);
     if (checkpoint === undefined || checkpoint.position >= event.position) return false;

@@ -24,8 +24,8 @@ export async function replayParked(context: BatchContext): Promise<number | unde
   const { db, partition, workerId, batchTimeoutMs, hardStop } = context;
   return await db.withConnection(async (connection) => {
     const [, assignment, checkpoint] = await Promise.all([
-      beginBatch(connection, batchTimeoutMs, "READ COMMITTED"),
-      lockAssignment(connection, partition.name),
+      beginBatch(connection, "READ COMMITTED"),
+      lockAssignment(connection, partition.name, batchTimeoutMs),
       lockCheckpoint(connection, partition.name, undefined),
     ]);
     if (assignment?.ownerId !== workerId || checkpoint?.state !== undefined) {
@@ -33,7 +33,7 @@ export async function replayParked(context: BatchContext): Promise<number | unde
       return undefined;
     }
     const events = await readReplayableEvents(connection, partition.name, REPLAY_EVENTS_MAX);
-    const tx = new BatchTx(connection);
+    const tx = new BatchTx(connection, context.batchTimeoutMs);
     const given = { tx, signal: hardStop, consumer: partition.consumer.name, workerId };
     for (const event of events) {
       try {

@@ -51,20 +51,21 @@ export async function append(
   const expected = options.expectedVersion ?? "any";
   const rule = versionRule(expected);
   const encoded = encodeEvents(stream, events);
-  const db: Queryable = options.tx === undefined ? context.db : context.db.over(options.tx);
-
-  const rows = await insertEvents(db, stream, rule, encoded).catch((error: unknown) => {
+  const { tx } = options;
+  const rows = await (tx === undefined
+    ? appendAlone(context, (db) => insertEvents(db, stream, rule, encoded))
+    : insertEvents(context.db.over(tx), stream, rule, encoded)
+  ).catch((error: unknown) => {
     throw appendError(error, stream);
   });
   const [first, last] = [rows[0], rows.at(-1)];
   if (first === undefined || last === undefined) {
+    const db = tx === undefined ? context.db : context.db.over(tx);
     throw new WrongExpectedVersionError(stream, expected, await readStreamHead(db, stream));
   }
-  if (options.tx === undefined) {
-    context.notifier?.appended(last.position);
-  } else if (context.notifyChannel !== undefined) {
+  if (tx !== undefined && context.notifyChannel !== undefined) {
     // Without a payload, PostgreSQL folds all appends of one transaction into one notification.
-    await notify(db, context.notifyChannel, "");
+    await notify(context.db.over(tx), context.notifyChannel, "");
   }
   return {
     stream,
@@ -73,6 +74,17 @@ export async function append(
     fromVersion: first.version - 1n,
     toVersion: last.version,
   };
+}
+
+async function appendAlone<T>(
+  { db, notifier }: AppendContext,
+  insert: (db: Queryable) => Promise<T>,
+): Promise<T> {
+  return await db.withConnection((connection) =>
+    notifier === undefined
+      ? insert(connection)
+      : notifier.announce(connection, () => insert(connection)),
+  );
 }
 
 function appendError(error: unknown, stream: StreamRef): Error {

@@ -3,21 +3,8 @@ import { statement } from "../../db/statement.ts";
 
 export type Isolation = "READ COMMITTED" | "SERIALIZABLE";
 
-/**
- * Begins a batch in one message. The server's own timeouts end it when this process cannot: one
- * that is stopped between two statements would keep its locks for ever.
- */
-export async function beginBatch(
-  tx: Connection,
-  timeoutMs: number,
-  isolation: Isolation,
-): Promise<void> {
-  const ms = Math.max(1, Math.ceil(timeoutMs));
-  await tx.client.query(
-    `BEGIN ISOLATION LEVEL ${isolation};
-     SET LOCAL statement_timeout = ${ms};
-     SET LOCAL idle_in_transaction_session_timeout = ${ms}`,
-  );
+export async function beginBatch(tx: Connection, isolation: Isolation): Promise<void> {
+  await tx.client.query(`BEGIN ISOLATION LEVEL ${isolation}`);
 }
 
 /** False when the server rolled back instead. */
@@ -30,18 +17,27 @@ export async function rollbackBatch(tx: Connection): Promise<void> {
   await tx.client.query("ROLLBACK");
 }
 
-// Lock order of the whole product: assignment, then checkpoint, then anything else.
+// Lock order of the whole product: assignment, then checkpoint, then anything else. The server's
+// own timeouts are set along with it: they end a batch that this process cannot end itself, such
+// as one that is stopped between two statements and would keep its locks for ever.
 const LOCK_ASSIGNMENT = statement(
   "batch_lock_assignment",
-  "SELECT worker_id FROM {consumer_assignments} WHERE consumer_name = $1 FOR UPDATE",
+  `SELECT worker_id,
+          set_config('statement_timeout', $2, true),
+          set_config('idle_in_transaction_session_timeout', $2, true)
+     FROM {consumer_assignments}
+    WHERE consumer_name = $1
+      FOR UPDATE`,
 );
 
 /** The owner, who cannot change until the transaction ends. */
 export async function lockAssignment(
   tx: Queryable,
   partition: string,
+  timeoutMs: number,
 ): Promise<{ ownerId: string | undefined } | undefined> {
-  const [row] = await tx.query<{ worker_id: string | null }>(LOCK_ASSIGNMENT, [partition]);
+  const values = [partition, `${Math.max(1, Math.ceil(timeoutMs))}ms`];
+  const [row] = await tx.query<{ worker_id: string | null }>(LOCK_ASSIGNMENT, values);
   return row === undefined ? undefined : { ownerId: row.worker_id ?? undefined };
 }
 

@@ -1,0 +1,77 @@
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+import { startEmbedded } from "../../src/embedded/launcher.ts";
+import { Tidemill, VERSION } from "../../src/index.ts";
+
+/** A server for one benchmark run, whose durability is asserted, and fresh databases on it. */
+export interface BenchServer extends AsyncDisposable {
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** A migrated database of its own. */
+  database(): Promise<string>;
+}
+
+export async function startBenchServer(): Promise<BenchServer> {
+  const folder = mkdtempSync(join(tmpdir(), "tidemill-bench-"));
+  chmodSync(folder, 0o755);
+  const server = await startEmbedded({
+    dataDir: join(folder, "data"),
+    settings: { shared_buffers: "1GB", max_connections: "200", max_wal_size: "4GB" },
+  });
+  const durable = await assertDurable(server.url);
+  let count = 0;
+  return {
+    settings: {
+      postgres: durable["server_version"],
+      node: process.versions.node,
+      tidemill: VERSION,
+      cores: availableParallelism(),
+      fsync: durable["fsync"],
+      full_page_writes: durable["full_page_writes"],
+      synchronous_commit: durable["synchronous_commit"],
+    },
+    async database() {
+      count += 1;
+      const name = `bench_${count}`;
+      await withClient(server.url, (client) => client.query(`CREATE DATABASE ${name}`));
+      const url = new URL(server.url);
+      url.pathname = `/${name}`;
+      await Tidemill.migrate(url.href);
+      return url.href;
+    },
+    async [Symbol.asyncDispose]() {
+      await server.stop("immediate");
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Figures from a server that may lose commits would compare nothing. */
+async function assertDurable(url: string): Promise<Record<string, string>> {
+  const names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"];
+  const found = await withClient(url, async (client) => {
+    const { rows } = await client.query<{ name: string; setting: string }>(
+      "SELECT name, setting FROM pg_settings WHERE name = ANY($1)",
+      [names],
+    );
+    return Object.fromEntries(rows.map((row) => [row.name, row.setting]));
+  });
+  for (const name of names.slice(0, 3)) {
+    if (found[name] !== "on") throw new Error(`${name} is ${found[name]}, not on`);
+  }
+  return found;
+}
+
+export async function withClient<T>(
+  url: string,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
