@@ -26,6 +26,11 @@ export { ConsecutiveFailuresError } from "./consumers/poison.ts";
 export type { ConsumerStatus, GapStatus, Status, WorkerStatus } from "./consumers/status.ts";
 export type { WaitForOptions } from "./consumers/wait-for.ts";
 export type { SqlExecutor } from "./db/database.ts";
+export {
+  type GeneratedMigrations,
+  type GenerateMigrationsOptions,
+  generateMigrations,
+} from "./db/generate.ts";
 export type { MigrateResult } from "./db/migrate.ts";
 export type { PartitioningOptions } from "./db/migrations.ts";
 export type { ColumnFamily, NamesOptions, TableOptions } from "./db/names.ts";

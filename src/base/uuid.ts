@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 
 let lastMs = 0;
 let sequence = 0;
@@ -33,4 +33,9 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function isUuid(text: string): boolean {
   return UUID.test(text);
+}
+
+/** A random UUID (version 4), for what must not tell when it was made or in which order. */
+export function uuidv4(): string {
+  return randomUUID();
 }

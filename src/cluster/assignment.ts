@@ -99,9 +99,11 @@ function findChain(
   const limit = load(from.workerId) - 2;
   const reached = new Map<string, Move[]>([[from.workerId, []]]);
   const queue = [from.workerId];
+  // The emptiest first: what goes to a fuller one may have to move again.
+  const takers = workers.toSorted((a, b) => load(a.workerId) - load(b.workerId));
   for (let giver = queue.shift(); giver !== undefined; giver = queue.shift()) {
     const path = reached.get(giver) ?? [];
-    for (const taker of workers) {
+    for (const taker of takers) {
       if (reached.has(taker.workerId)) continue;
       // The last in name order moves, so that repeated scaling moves the same few.
       const consumer = [...(held.get(giver) ?? [])]

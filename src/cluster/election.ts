@@ -19,10 +19,15 @@ export type LeaderStrategy = "advisory" | "lease";
  * until `trustedUntil` on this process's clock; leader writes are guarded by the term row anyway.
  */
 export interface Election {
+  /** Refuses, before anything is registered, an address that this strategy cannot work with. */
+  open(): Promise<void>;
   hold(): Promise<bigint | undefined>;
   release(): Promise<void>;
   readonly trustedUntil: number;
 }
+
+/** A leader that gets no answer for so long cannot know whether it still leads. */
+const ANSWER_MS = 5_000;
 
 /** A session lock on a direct connection: freed by the server the moment the session ends. */
 export class AdvisoryElection implements Election {
@@ -41,7 +46,6 @@ export class AdvisoryElection implements Election {
     this.#url = url;
   }
 
-  /** Connects once, so that a pooler is refused at the start. */
   async open(): Promise<void> {
     this.#connection ??= await this.#connect();
   }
@@ -78,7 +82,10 @@ export class AdvisoryElection implements Election {
   }
 
   async #connect(): Promise<Connection> {
-    const connection = await this.#db.connect("leader", this.#url);
+    const connection = await this.#db.connect("leader", {
+      url: this.#url,
+      timeoutMs: ANSWER_MS,
+    });
     try {
       await assertDirect(connection, 'leaderStrategy "advisory"');
     } catch (error) {
@@ -111,6 +118,10 @@ export class LeaseElection implements Election {
     this.#workerId = workerId;
     this.#ttlMs = ttlMs;
     this.#clock = clock;
+  }
+
+  async open(): Promise<void> {
+    // A row works through anything.
   }
 
   async hold(): Promise<bigint | undefined> {

@@ -78,7 +78,7 @@ export class Leader implements Service {
   }
 
   async #turn(): Promise<TurnResult> {
-    const { rebalanceIntervalMs, workerId } = this.#options;
+    const { clock, rebalanceIntervalMs, workerId } = this.#options;
     this.#become(await this.#election.hold());
     const term = this.#term;
     if (term === undefined) return { restMs: Math.min(rebalanceIntervalMs, ELECTION_MS_MAX) };
@@ -87,8 +87,11 @@ export class Leader implements Service {
     this.#options.onUnassignable(result.unassignable);
     await this.#runDuties(leader);
     if (result.waiting > 0) return { restMs: Math.min(RETRY_MS, rebalanceIntervalMs) };
-    // Looks again just after the next heartbeat would expire, not a whole interval later.
-    return { restMs: Math.max(10, Math.min(rebalanceIntervalMs, result.nextExpiryMs + 10)) };
+    // Looks again just after the next heartbeat would expire, not a whole interval later, and
+    // renews a lease well before it ends.
+    const renewMs = (this.#election.trustedUntil - clock.now()) / 2;
+    const restMs = Math.min(rebalanceIntervalMs, result.nextExpiryMs + 10, renewMs);
+    return { restMs: Math.max(10, restMs) };
   }
 
   async #runDuties(leader: LeaderTerm): Promise<void> {
@@ -111,8 +114,9 @@ export class Leader implements Service {
       run: async () => {
         const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000);
         if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
-        await removeStaleWorkers(this.#db, (2 * heartbeatTimeoutMs) / 1000);
         await forgetEndedWorkers(this.#db, FORGET_SECONDS);
+        const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
+        await this.#db.transaction((tx) => removeStaleWorkers(tx, ageSeconds));
       },
     };
   }

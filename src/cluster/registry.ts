@@ -26,6 +26,8 @@ export class RegistrationLostError extends TidemillError {
 }
 
 export interface RegistryOptions {
+  /** Where heartbeats go: past the pooler, when there is one. */
+  readonly url: string;
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly changesChannel: string;
@@ -68,14 +70,17 @@ export class Registry implements Service {
 
   async register(): Promise<void> {
     const { heartbeatTimeoutMs, changesChannel, logger, clock } = this.#options;
-    await removeStaleWorkers(this.#db, (2 * heartbeatTimeoutMs) / 1000).then(
-      (removed) => {
-        if (removed.length > 0) logger.info({ removed }, "cleaned stale worker registrations");
-      },
-      (error: unknown) => {
-        logger.warn({ error: messageOf(error) }, "could not clean stale worker registrations");
-      },
-    );
+    const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
+    await this.#db
+      .transaction((tx) => removeStaleWorkers(tx, ageSeconds))
+      .then(
+        (removed) => {
+          if (removed.length > 0) logger.info({ removed }, "cleaned stale worker registrations");
+        },
+        (error: unknown) => {
+          logger.warn({ error: messageOf(error) }, "could not clean stale worker registrations");
+        },
+      );
     const startedAt = clock.now();
     await this.#db.transaction(async (tx) => {
       await insertWorker(tx, this.#worker);
@@ -102,7 +107,10 @@ export class Registry implements Service {
 
   async #beat(): Promise<TurnResult> {
     const { clock, logger, heartbeatIntervalMs, heartbeatTimeoutMs, load } = this.#options;
-    this.#connection ??= await this.#db.connect("heartbeat");
+    this.#connection ??= await this.#db.connect("heartbeat", {
+      url: this.#options.url,
+      timeoutMs: heartbeatTimeoutMs / 2, // A half-open connection is noticed before others act.
+    });
     const sentAt = clock.now();
     if (await beatHeart(this.#connection, this.#worker.workerId, load())) {
       this.#misses = 0;

@@ -58,7 +58,7 @@ export class ConsumerLoop {
     db: Database,
     reader: LogReader,
     partition: Partition,
-    settings: ConsumerSettings & { readonly hardStop: AbortSignal },
+    settings: ConsumerSettings & { readonly batches: Database; readonly hardStop: AbortSignal },
   ) {
     this.partition = partition;
     this.#db = db;
@@ -68,7 +68,7 @@ export class ConsumerLoop {
     this.#logger = childLogger(settings.logger, { consumer: partition.name });
     const onFailure = partition.consumer.onFailure ?? settings.onFailure;
     this.#batch = {
-      db,
+      db: settings.batches,
       partition,
       parks: onFailure === "park",
       workerId: settings.workerId,
@@ -105,6 +105,7 @@ export class ConsumerLoop {
     try {
       await runLoop(turn, { clock, bell: this.bell, onFailure }, either);
     } finally {
+      this.#reader.leave(this.bell);
       metrics.checkpoint.remove({ consumer: this.partition.name });
       this.#logger.info({}, "consumer loop stopped");
     }

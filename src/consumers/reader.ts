@@ -11,7 +11,7 @@ import { readEventsAfter } from "../events/sql/read.ts";
 import { closedBy, type Epoch, safeFrontier, windowTarget } from "./frontier.ts";
 import type { ConsumerMetrics } from "./metrics.ts";
 import { drawFence, observe, readCeiling, readFrontierHolders } from "./sql/frontier.ts";
-import { type Window, WindowCache } from "./window-cache.ts";
+import { type Chunk, type Window, WindowCache } from "./window-cache.ts";
 
 export interface ReaderOptions {
   readonly sequence: string;
@@ -35,8 +35,10 @@ interface OpenEpoch extends Epoch {
   readonly openedAt: number;
 }
 
-/** Rows per read. Large enough that the round trip does not count, small enough to overlap. */
+/** Rows per read: large enough that the round trip does not count, small enough to overlap. */
 const CHUNK_ROWS = 1_000;
+/** Reads that may be ahead of a consumer that is catching up. */
+const CHUNKS_AHEAD = 2;
 /** While a gap is open: how often to look, and how often to draw a new fence behind it. */
 const GAP_LOOK_MS = 5;
 const EPOCH_EVERY_MS = 25;
@@ -45,6 +47,7 @@ const EPOCHS_MAX = 64;
 const LOCKERS_AFTER_MS = 1_000;
 const ALARM_EVERY_MS = 30_000;
 const IDLE_MS = 30_000;
+const ANSWER_MS = 10_000;
 
 /**
  * Reads the log once for all consumers of a process and knows how far it is settled.
@@ -62,6 +65,8 @@ export class LogReader implements Service {
   readonly #options: ReaderOptions;
   readonly #cache: WindowCache;
   readonly #waiting = new Set<Bell>();
+  /** Where each consumer is, known by its bell: what lies below all of them is not kept. */
+  readonly #positions = new Map<Bell, bigint>();
   readonly #reads = new Map<bigint, Promise<void>>();
   #connection: Connection | undefined;
   #frontier: bigint | undefined;
@@ -70,6 +75,7 @@ export class LogReader implements Service {
   #heldSince: number | undefined;
   #alarmedAt = -Infinity;
   #proof: GapProof | undefined;
+  #isReadingAhead = false;
 
   constructor(db: Database, options: ReaderOptions) {
     this.#db = db;
@@ -92,6 +98,7 @@ export class LogReader implements Service {
    * `bell` rings when there may be.
    */
   async window(after: bigint, countMax: number, bell: Bell): Promise<Window | undefined> {
+    this.#positions.set(bell, after);
     if (this.#frontier === undefined || after >= this.#frontier) {
       this.#waiting.add(bell);
       this.bell.ring();
@@ -99,8 +106,16 @@ export class LogReader implements Service {
     }
     if (!this.#cache.has(after)) await this.#readChunk(after);
     const window = this.#cache.take(after, countMax);
-    if (window !== undefined) this.#readAhead(window.target);
+    if (window === undefined)
+      this.#waiting.add(bell); // The connection was lost meanwhile.
+    else void this.#readAhead(window.target);
     return window;
+  }
+
+  /** The consumer with this bell reads no more. */
+  leave(bell: Bell): void {
+    this.#positions.delete(bell);
+    this.#waiting.delete(bell);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -131,7 +146,7 @@ export class LogReader implements Service {
       events.map((event) => event.position),
     );
     const settled = events.filter((event) => event.position <= reached);
-    this.#cache.add({ from: frontier, to: reached, events: settled });
+    this.#keep({ from: frontier, to: reached, events: settled });
     this.#advance(reached);
     const isHeld = settled.length < events.length;
     this.#noteHeld(isHeld);
@@ -155,7 +170,7 @@ export class LogReader implements Service {
 
   async #connected(): Promise<Connection> {
     if (this.#connection !== undefined) return this.#connection;
-    const connection = await this.#db.connect("reader");
+    const connection = await this.#db.connect("reader", { timeoutMs: ANSWER_MS });
     connection.client.once("end", () => {
       if (this.#connection !== connection) return;
       this.#forget();
@@ -235,14 +250,32 @@ export class LogReader implements Service {
     if (this.#connection !== connection) return;
     const positions = events.map((event) => event.position);
     const to = windowTarget(positions, events.length === CHUNK_ROWS, frontier);
-    this.#cache.add({ from: after, to, events: events.filter((event) => event.position <= to) });
+    this.#keep({ from: after, to, events: events.filter((event) => event.position <= to) });
   }
 
-  /** Fetches the next piece while the consumer is busy with this one. */
-  #readAhead(after: bigint): void {
-    if (this.#frontier === undefined || after >= this.#frontier || this.#cache.has(after)) return;
-    // A failure shows when a consumer asks for the piece itself.
-    this.#readChunk(after).catch(() => {});
+  #keep(chunk: Chunk): void {
+    let lowest: bigint | undefined;
+    for (const at of this.#positions.values()) if (lowest === undefined || at < lowest) lowest = at;
+    if (lowest !== undefined) this.#cache.dropBelow(lowest);
+    this.#cache.add(chunk);
+  }
+
+  /** Fetches the next pieces while the consumer is busy with this one. */
+  async #readAhead(after: bigint): Promise<void> {
+    if (this.#isReadingAhead) return;
+    this.#isReadingAhead = true;
+    try {
+      let next: bigint | undefined = after;
+      for (let ahead = 0; ahead < CHUNKS_AHEAD && next !== undefined; ahead += 1) {
+        if (this.#frontier === undefined || next >= this.#frontier) break;
+        if (!this.#cache.has(next)) await this.#readChunk(next);
+        next = this.#cache.endOf(next);
+      }
+    } catch {
+      // Shows when a consumer asks for the piece itself.
+    } finally {
+      this.#isReadingAhead = false;
+    }
   }
 
   #noteHeld(isHeld: boolean): void {
@@ -255,8 +288,8 @@ export class LogReader implements Service {
   async #alarmIfDue(connection: Connection): Promise<void> {
     const { clock, logger, staleGapThresholdMs } = this.#options;
     const oldest = this.#epochs[0];
-    if (oldest === undefined) return;
-    const openMs = clock.now() - oldest.openedAt;
+    if (oldest === undefined || this.#heldSince === undefined) return;
+    const openMs = clock.now() - this.#heldSince;
     if (openMs < staleGapThresholdMs || clock.now() - this.#alarmedAt < ALARM_EVERY_MS) return;
     this.#alarmedAt = clock.now();
     const holders = await readFrontierHolders(connection, oldest.fence);
@@ -268,6 +301,7 @@ export class LogReader implements Service {
     const connection = this.#connection;
     this.#connection = undefined;
     this.#frontier = undefined;
+    this.#heldSince = undefined;
     this.#epochs = [];
     this.#proof = undefined;
     this.#cache.clear();

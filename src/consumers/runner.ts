@@ -17,6 +17,8 @@ import type { LogReader } from "./reader.ts";
 import { registerCheckpoints, registerPartitions } from "./sql/registration.ts";
 
 export interface RunnerOptions extends ConsumerSettings {
+  /** Connections for batches alone: a worker whose batches are all busy must still coordinate. */
+  readonly batches: Database;
   /** How often to look at the assignments when nothing is announced. */
   readonly syncIntervalMs: number;
   /** How long a stop waits for batches in flight before it interrupts them. */

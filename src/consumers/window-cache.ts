@@ -20,11 +20,14 @@ interface Entry extends Chunk {
 
 /**
  * Recent pieces of the log, shared by the consumers of a process so that each event is read once.
- * Bounded in bytes; the pieces lowest in the log go first, because consumers move up.
+ * Bounded in bytes; the pieces that nobody took for longest go first, and never the newest: a
+ * consumer far behind could not go on without it.
  */
 export class WindowCache {
   readonly #bytesMax: number;
   #entries: Entry[] = [];
+  /** The same entries, those not used for longest first. */
+  readonly #byUse = new Set<Entry>();
   #bytes = 0;
 
   constructor(bytesMax: number) {
@@ -33,25 +36,46 @@ export class WindowCache {
 
   clear(): void {
     this.#entries = [];
+    this.#byUse.clear();
     this.#bytes = 0;
   }
 
-  /** Pieces may not overlap: one that does replaces nothing and is dropped. */
+  /** Pieces do not overlap: of one that would, the first part that is not known yet is kept. */
   add(chunk: Chunk): void {
-    if (chunk.to <= chunk.from) return;
     let index = this.#entries.length;
-    while (index > 0 && (this.#entries[index - 1]?.from ?? 0n) >= chunk.from) index -= 1;
-    const before = this.#entries[index - 1];
-    const behind = this.#entries[index];
-    if (before !== undefined && before.to > chunk.from) return;
-    if (behind !== undefined && behind.from < chunk.to) return;
-    const sizeBytes = chunk.events.reduce((sum, event) => sum + event.sizeBytes, 100);
-    this.#entries.splice(index, 0, { ...chunk, sizeBytes });
+    while (index > 0 && (this.#entries[index - 1]?.from ?? 0n) > chunk.from) index -= 1;
+    const from = larger(chunk.from, this.#entries[index - 1]?.to ?? chunk.from);
+    const to = smaller(chunk.to, this.#entries[index]?.from ?? chunk.to);
+    if (to <= from) return;
+    const events = chunk.events.filter(({ position }) => position > from && position <= to);
+    const sizeBytes = events.reduce((sum, event) => sum + event.sizeBytes, 100);
+    const entry = { from, to, events, sizeBytes };
+    this.#entries.splice(index, 0, entry);
+    this.#byUse.add(entry);
     this.#bytes += sizeBytes;
-    while (this.#bytes > this.#bytesMax && this.#entries.length > 1) {
-      const lowest = this.#entries.shift();
-      this.#bytes -= lowest?.sizeBytes ?? 0;
+    for (const unused of this.#byUse) {
+      if (this.#bytes <= this.#bytesMax || unused === entry) break;
+      this.#byUse.delete(unused);
+      this.#entries.splice(this.#find(unused.from), 1);
+      this.#bytes -= unused.sizeBytes;
     }
+  }
+
+  /** Forgets pieces that end at or below `position`. */
+  dropBelow(position: bigint): void {
+    let count = 0;
+    for (const entry of this.#entries) {
+      if (entry.to > position) break;
+      this.#byUse.delete(entry);
+      this.#bytes -= entry.sizeBytes;
+      count += 1;
+    }
+    if (count > 0) this.#entries.splice(0, count);
+  }
+
+  /** Where the piece that covers the position above `after` ends. */
+  endOf(after: bigint): bigint | undefined {
+    return this.#entries[this.#find(after)]?.to;
   }
 
   /** Whether the piece that begins here, or covers it, is present. */
@@ -67,6 +91,8 @@ export class WindowCache {
     let target = after;
     for (let entry = this.#entries[index]; entry !== undefined; entry = this.#entries[index]) {
       if (entry.from > target) break; // A piece in between is missing.
+      this.#byUse.delete(entry);
+      this.#byUse.add(entry);
       const start = firstAbove(entry.events, after);
       const room = countMax - events.length;
       const available = entry.events.length - start;
@@ -95,6 +121,9 @@ export class WindowCache {
     return -1;
   }
 }
+
+const larger = (a: bigint, b: bigint): bigint => (a > b ? a : b);
+const smaller = (a: bigint, b: bigint): bigint => (a < b ? a : b);
 
 function firstAbove(events: readonly PersistedEvent[], position: bigint): number {
   let low = 0;

@@ -31,6 +31,13 @@ export interface DatabaseOptions {
   readonly connectTimeoutMs: number;
 }
 
+export interface ConnectionOptions {
+  /** Another address of the same server. Defaults to the pool's. */
+  readonly url?: string;
+  /** How long this loop can wait for an answer. Defaults to the pool's. */
+  readonly timeoutMs?: number;
+}
+
 /** A row as PostgreSQL sent it. */
 export type TextRow = readonly (string | null)[];
 
@@ -165,10 +172,16 @@ export class Database implements Queryable {
   }
 
   /** A connection of its own, for a loop. The caller closes it. */
-  async connect(purpose: string, url: string = this.options.url): Promise<Connection> {
-    const client = new pg.Client(
-      this.#clientConfig(`${this.options.applicationName} ${purpose}`, url),
-    );
+  async connect(
+    purpose: string,
+    { url = this.options.url, timeoutMs = this.options.queryTimeoutMs }: ConnectionOptions = {},
+  ): Promise<Connection> {
+    const config = this.#clientConfig(`${this.options.applicationName} ${purpose}`, url);
+    const client = new pg.Client({
+      ...config,
+      query_timeout: timeoutMs,
+      connectionTimeoutMillis: Math.min(timeoutMs, this.options.connectTimeoutMs),
+    });
     client.on("error", () => {}); // The next query on it fails and says why.
     try {
       await client.connect();

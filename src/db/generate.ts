@@ -11,13 +11,7 @@ import {
   resolvePartitioning,
 } from "./migrations.ts";
 import { type ColumnFamily, type Names, type NamesOptions, resolveNames } from "./names.ts";
-import {
-  GUARD,
-  HEADER,
-  quoteLiteral,
-  RECORD_MIGRATION,
-  RECORD_SETTING,
-} from "./sql/generated.ts";
+import { GUARD, HEADER, quoteLiteral, RECORD_MIGRATION, RECORD_SETTING } from "./sql/generated.ts";
 import { splice } from "./statement.ts";
 
 /** Tables are named as `table` or `schema.table`. */
@@ -94,9 +88,12 @@ export async function generateMigrations(
     await chmod(path, 0o600); // A replaced file kept its own mode.
   } catch (error) {
     if (Reflect.get(Object(error), "code") === "EEXIST" && !force) {
-      throw new ConflictError(`${path} exists and was kept; name another file, or force it`, {
-        cause: error,
-      });
+      throw new ConflictError(
+        `${path} exists and was kept; name another file, or replace it with force (--force)`,
+        {
+          cause: error,
+        },
+      );
     }
     throw new InvalidInputError(`cannot write ${path}: ${messageOf(error)}`, { cause: error });
   }
@@ -157,7 +154,7 @@ function partitioningOf(options: GenerateMigrationsOptions): PartitioningOptions
     strategy: options.partitionStrategy,
     size: options.partitionSize,
     ahead: options.initialPartitions,
-  }) as PartitioningOptions;
+  });
 }
 
 function checkFilename(name: string): string {

@@ -18,6 +18,7 @@ export interface ListenerOptions {
 }
 
 const CHECK_MS = 1_000;
+const ANSWER_MS = 5_000;
 const RECONNECT_MS_BASE = 100;
 const RECONNECT_MS_MAX = 30_000;
 
@@ -88,7 +89,7 @@ export class Listener implements Service {
 
   async #connect(): Promise<Connection> {
     const { url, channels, logger } = this.#options;
-    const connection = await this.#database.connect("listener", url);
+    const connection = await this.#database.connect("listener", { url, timeoutMs: ANSWER_MS });
     try {
       await assertDirect(connection, "LISTEN");
       connection.client.on("notification", ({ channel, payload }) => {

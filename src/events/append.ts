@@ -112,14 +112,19 @@ const EVENT_KEYS = [
   "stream",
 ];
 
-function encodeEvents(stream: StreamRef, events: readonly NewEvent[]): EncodedEvent[] {
+/** Each event as JSON: what cannot be written as JSON is refused here, by its index. */
+function encodeEvents(stream: StreamRef, events: readonly NewEvent[]): string[] {
   if (!stream?.type || !stream.id) {
     throw new InvalidInputError("a stream needs a type and an id that are not empty");
+  }
+  // UTF-8 has no half characters: the driver would replace them, and two ids would be one.
+  if (/\p{Surrogate}/u.test(`${stream.type} ${stream.id}`)) {
+    throw new InvalidInputError("the type and the id of a stream must not hold half a character");
   }
   if (events.length === 0) throw new InvalidInputError("append needs at least one event");
   return events.map((event, index) => {
     try {
-      return encodeEvent(stream, event, index + 1);
+      return JSON.stringify(encodeEvent(stream, event, index + 1));
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       throw new InvalidInputError(`event ${index}: ${reason}`, { cause: error });

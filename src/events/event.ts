@@ -28,7 +28,7 @@ export interface NewEvent {
 export const EVENT_COLUMNS = `global_position, {stream_type}, {stream_id}, {stream_version},
        event_id, event_type, event_version, payload, metadata::text,
        trace_id, correlation_id, causation_id,
-       (extract(epoch FROM created_at) * 1000000)::bigint`;
+       date_part('epoch', created_at)`;
 
 /**
  * An event as stored. Payload, metadata and time are decoded when first asked for: a consumer that
@@ -95,7 +95,7 @@ export class PersistedEvent {
   }
 
   get createdAt(): Date {
-    return new Date(Number(this.#row[12]) / 1000);
+    return new Date(Number(this.#row[12]) * 1000);
   }
 
   /** Roughly what it holds in memory, for bounds on caches. */

@@ -1,9 +1,9 @@
-import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ConflictError, messageOf } from "../base/errors.ts";
 import { childLogger, type Logger } from "../base/log.ts";
 import { type Service, Supervisor } from "../base/supervisor.ts";
+import { uuidv4 } from "../base/uuid.ts";
 import { VERSION } from "../base/version.ts";
 import { AdvisoryElection, type Election, LeaseElection } from "../cluster/election.ts";
 import { Leader, type LeaderDuty } from "../cluster/leader.ts";
@@ -36,7 +36,7 @@ export interface WorkerContext {
   readonly onEnd: (worker: Worker) => void;
 }
 
-/** Leadership, the dispatcher and membership use these; batches have their own. */
+/** For the leader, the dispatcher and membership: batches must not keep these from working. */
 const CONTROL_CONNECTIONS = 2;
 const RECONCILE_MS = 1_000;
 const AUDIT_DAYS = 30;
@@ -51,7 +51,7 @@ const PARTITION_CHECK_MS = 10_000;
  * last, because a row that vanishes declares a worker dead.
  */
 export class Worker implements AsyncDisposable {
-  readonly id: string = randomUUID();
+  readonly id: string = uuidv4();
   readonly #context: WorkerContext;
   readonly #options: ResolvedWorkerOptions;
   readonly #clock: Clock = systemClock;
@@ -59,6 +59,7 @@ export class Worker implements AsyncDisposable {
   #state: "new" | "started" | "stopped" = "new";
   #parts: Parts | undefined;
   #supervisor: Supervisor | undefined;
+  #beginning: Promise<void> | undefined;
   #finished: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
 
@@ -75,6 +76,11 @@ export class Worker implements AsyncDisposable {
 
   get isLeader(): boolean {
     return this.#parts?.leader.term !== undefined;
+  }
+
+  /** Settles when the worker has ended; rejects when it could not go on. */
+  get finished(): Promise<void> {
+    return this.#finished ?? Promise.resolve();
   }
 
   /**
@@ -99,18 +105,25 @@ export class Worker implements AsyncDisposable {
       throw new ConflictError("this worker was started before; make a new one to run again");
     }
     this.#state = "started";
-    const { batchConnections } = this.#options;
-    const db = this.#context.openDatabase(batchConnections + CONTROL_CONNECTIONS, this.#logger);
+    this.#beginning = this.#begin();
+    await this.#beginning;
+  }
+
+  async #begin(): Promise<void> {
+    const pools = {
+      control: this.#context.openDatabase(CONTROL_CONNECTIONS, this.#logger),
+      batches: this.#context.openDatabase(this.#options.batchConnections, this.#logger),
+    };
     let parts: Parts;
     try {
-      parts = this.#build(db);
+      parts = this.#build(pools);
       this.#parts = parts;
       await parts.listener?.open();
-      if (parts.election instanceof AdvisoryElection) await parts.election.open();
+      await parts.election.open();
       await parts.registry.register();
       await parts.runner.register();
     } catch (error) {
-      await this.#abandon(db);
+      await this.#abandon(pools);
       throw error;
     }
     const { registry, leader, dispatcher, listener, reader, runner } = parts;
@@ -118,7 +131,7 @@ export class Worker implements AsyncDisposable {
     if (listener !== undefined) services.splice(3, 0, listener);
     const supervisor = new Supervisor(services);
     this.#supervisor = supervisor;
-    this.#finished = this.#endAfter(supervisor, db, registry);
+    this.#finished = this.#endAfter(supervisor, pools, registry);
     this.#finished.catch(() => {}); // Reported by start().
   }
 
@@ -139,6 +152,7 @@ export class Worker implements AsyncDisposable {
   }
 
   async #stop(): Promise<void> {
+    await this.#beginning?.catch(() => {}); // Reported by begin().
     const supervisor = this.#supervisor;
     if (supervisor === undefined) return;
     await this.#parts?.registry.drain().catch((error: unknown) => {
@@ -148,33 +162,36 @@ export class Worker implements AsyncDisposable {
     await this.#finished?.catch(() => {});
   }
 
-  async #endAfter(supervisor: Supervisor, db: Database, registry: Registry): Promise<void> {
+  async #endAfter(supervisor: Supervisor, pools: Pools, registry: Registry): Promise<void> {
     try {
       await supervisor.finished;
+    } catch (error) {
+      this.#logger.error({ error: messageOf(error) }, "worker cannot go on");
+      throw error;
     } finally {
-      await this.#end(db, registry);
+      await this.#end(pools, registry);
     }
   }
 
-  async #end(db: Database, registry: Registry): Promise<void> {
+  async #end(pools: Pools, registry: Registry): Promise<void> {
     this.#state = "stopped";
     await registry.deregister().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not remove the registration");
     });
-    await db.close();
+    await Promise.all([pools.control.close(), pools.batches.close()]);
     this.#context.onEnd(this);
   }
 
-  async #abandon(db: Database): Promise<void> {
+  async #abandon(pools: Pools): Promise<void> {
     this.#state = "stopped";
     await this.#parts?.election.release().catch(() => {});
     await this.#parts?.listener?.close();
     await this.#parts?.registry.deregister().catch(() => {});
-    await db.close();
+    await Promise.all([pools.control.close(), pools.batches.close()]);
     this.#context.onEnd(this);
   }
 
-  #build(db: Database): Parts {
+  #build({ control: db, batches }: Pools): Parts {
     const options = this.#options;
     const { changesChannel, metrics, sequence } = this.#context;
     const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
@@ -187,6 +204,7 @@ export class Worker implements AsyncDisposable {
     });
     const runner = new ConsumerRunner(db, reader, options.consumers, {
       ...shared,
+      batches,
       workerId: this.id,
       batchSize: options.batchSize,
       batchPauseMs: options.batchPause,
@@ -226,6 +244,7 @@ export class Worker implements AsyncDisposable {
       capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
     };
     return new Registry(db, registration, {
+      url: this.#context.directUrl,
       heartbeatIntervalMs: options.heartbeatInterval,
       heartbeatTimeoutMs: options.heartbeatTimeout,
       changesChannel: this.#context.changesChannel,
@@ -298,6 +317,11 @@ export class Worker implements AsyncDisposable {
       logger: this.#logger,
     });
   }
+}
+
+interface Pools {
+  readonly control: Database;
+  readonly batches: Database;
 }
 
 interface Parts {

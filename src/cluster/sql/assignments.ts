@@ -1,4 +1,5 @@
 import type { Connection, Queryable } from "../../db/database.ts";
+import { setLockTimeout } from "../../db/sql/session.ts";
 import { statement } from "../../db/statement.ts";
 
 const REGISTER = statement(
@@ -101,15 +102,13 @@ const MOVE_BUSY = statement(
    RETURNING row.consumer_name`,
 );
 
-const LOCK_TIMEOUT = statement("lock_timeout", "SELECT set_config('lock_timeout', $1, true)");
-
 export async function moveBusyAssignment(
   tx: Connection,
   { term, leaderId }: LeaderTerm,
   change: OwnerChange,
   lockTimeoutMs: number,
 ): Promise<boolean> {
-  await tx.query(LOCK_TIMEOUT, [`${Math.max(1, Math.round(lockTimeoutMs))}ms`]);
+  await setLockTimeout(tx, lockTimeoutMs);
   const { consumer, from = null, to = null } = change;
   const rows = await tx.query(MOVE_BUSY, [String(term), leaderId, consumer, from, to]);
   return rows.length === 1;

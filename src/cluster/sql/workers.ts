@@ -1,5 +1,8 @@
 import type { Queryable } from "../../db/database.ts";
+import { setLockTimeout } from "../../db/sql/session.ts";
 import { statement } from "../../db/statement.ts";
+
+const REMOVE_PATIENCE_MS = 200;
 
 // Deleting a registration also frees its assignments and its lease, through the foreign keys.
 const REMOVE_STALE = statement(
@@ -18,8 +21,13 @@ const REMOVE_STALE = statement(
    SELECT worker_id FROM gone`,
 );
 
-export async function removeStaleWorkers(db: Queryable, ageSeconds: number): Promise<string[]> {
-  const rows = await db.query<{ worker_id: string }>(REMOVE_STALE, [ageSeconds]);
+/**
+ * Removes registrations that are older than that. Does not wait for a batch that a paused worker
+ * holds open: whoever calls it has other things to do, and it is called again.
+ */
+export async function removeStaleWorkers(tx: Queryable, ageSeconds: number): Promise<string[]> {
+  await setLockTimeout(tx, REMOVE_PATIENCE_MS);
+  const rows = await tx.query<{ worker_id: string }>(REMOVE_STALE, [ageSeconds]);
   return rows.map((row) => row.worker_id);
 }
 

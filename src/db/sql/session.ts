@@ -31,3 +31,10 @@ const ALIVE = statement("connection_alive", "SELECT 1");
 export async function checkAlive(db: Queryable): Promise<void> {
   await db.query(ALIVE);
 }
+
+const LOCK_TIMEOUT = statement("lock_timeout", "SELECT set_config('lock_timeout', $1, true)");
+
+/** For the rest of the transaction: a lock that is not free by then is an error (55P03). */
+export async function setLockTimeout(tx: Queryable, ms: number): Promise<void> {
+  await tx.query(LOCK_TIMEOUT, [`${Math.max(1, Math.round(ms))}ms`]);
+}

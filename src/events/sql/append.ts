@@ -69,14 +69,14 @@ export interface AppendedRow {
   readonly version: bigint;
 }
 
-/** No rows: the stream was not at the expected version. */
+/** Each event is an EncodedEvent as JSON. No rows: the stream was not at the expected version. */
 export async function insertEvents(
   db: Queryable,
   stream: StreamRef,
   rule: VersionRule,
-  events: readonly EncodedEvent[],
+  events: readonly string[],
 ): Promise<AppendedRow[]> {
-  const values: unknown[] = [stream.type, stream.id, events.length, JSON.stringify(events)];
+  const values: unknown[] = [stream.type, stream.id, events.length, `[${events.join(",")}]`];
   if (rule.kind === "exact") values.push(String(rule.version));
   const chosen = { any: APPEND_ANY, "no-stream": APPEND_NO_STREAM, exact: APPEND_EXACT }[rule.kind];
   const rows = await db.query<{ global_position: string; version: string }>(chosen, values);

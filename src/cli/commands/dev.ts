@@ -1,0 +1,87 @@
+import { quoteIdentifier } from "../../base/identifier.ts";
+import { resolveNames } from "../../db/names.ts";
+import { Tidemill } from "../../worker/tidemill.ts";
+import { DEMO_SCOPES } from "../demo/consumers.ts";
+import { type DevDatabase, type DevDatabaseFlags, openDevDatabase } from "../demo/database.ts";
+import { runDemo } from "../demo/demo.ts";
+import { LiveView } from "../demo/live-view.ts";
+import { UsageError } from "../errors.ts";
+import { connectOptions, namesOptions } from "../options.ts";
+import { announce } from "../progress.ts";
+import { stopSignal } from "../session.ts";
+import type { DemoNames } from "../sql/demo.ts";
+
+export interface DevFlags extends DevDatabaseFlags {
+  readonly workers: number;
+  readonly rate: number;
+  readonly once?: boolean;
+}
+
+const ONCE_MS = 2_000;
+
+/** `tidemill dev`: everything that a newcomer needs in one command. */
+export async function runDev(flags: DevFlags): Promise<void> {
+  const names = demoNames(flags);
+  const { signal, release } = stopSignal();
+  let database: DevDatabase | undefined;
+  try {
+    database = await openDevDatabase(flags);
+    if (!signal.aborted) await migrateFor(database, flags);
+    if (!signal.aborted) await demonstrate(database, flags, names, signal);
+  } finally {
+    await database?.close();
+    release();
+  }
+  await announce("Stopped");
+}
+
+async function demonstrate(
+  database: DevDatabase,
+  flags: DevFlags,
+  names: DemoNames,
+  signal: AbortSignal,
+): Promise<void> {
+  const { workers, rate, once: mustBeExact = false } = flags;
+  const view = new LiveView();
+  const options = { ...connectOptions(flags), logger: view.logger() };
+  await using mill = await Tidemill.connect(database.url, options);
+  if (!database.isEmbedded) await refuseForeignLog(mill, names);
+  await announce(`Appending ${rate} events/s for ${workers} worker(s) to handle; Ctrl-C stops`);
+  const ends = mustBeExact ? AbortSignal.any([signal, AbortSignal.timeout(ONCE_MS)]) : signal;
+  await announce(await runDemo(mill, { names, workers, rate, view, mustBeExact }, ends));
+}
+
+async function migrateFor(database: DevDatabase, flags: DevFlags): Promise<void> {
+  const options = connectOptions(flags);
+  if (!database.isEmbedded) {
+    const { applied, version } = await Tidemill.migrate(database.url, { ...options, dryRun: true });
+    if (applied.length > 0 && applied.length < version) {
+      throw new UsageError(
+        'this database has older tables of tidemill, which a demo does not upgrade; run "tidemill ' +
+          'migrate", or leave out the address for an embedded PostgreSQL',
+      );
+    }
+  }
+  const { version } = await Tidemill.migrate(database.url, options);
+  await announce(`Schema ${flags.schema ?? "tidemill"} is at version ${version}`);
+}
+
+/** The demo writes into the log, so a log that others use is none of its business. */
+async function refuseForeignLog(mill: Tidemill, { schema }: DemoNames): Promise<void> {
+  const found = (await mill.listConsumers()).map((one) => one.name);
+  const isOurs = Object.keys(DEMO_SCOPES).every((name) => found.includes(name));
+  if (isOurs || (found.length === 0 && (await mill.latestPosition()) === 0n)) return;
+  throw new UsageError(
+    "the log in this database is not a demo's, and a demo would write into it; name another " +
+      `schema, such as --schema ${schema.replaceAll('"', "")}, or leave out the address`,
+  );
+}
+
+function demoNames(flags: DevFlags): DemoNames {
+  const { schema, splices } = resolveNames(namesOptions(flags));
+  return {
+    schema: quoteIdentifier(`${schema}_demo`),
+    events: splices["events"] ?? "",
+    streamType: splices["stream_type"] ?? "",
+  };
+}

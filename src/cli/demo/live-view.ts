@@ -1,0 +1,77 @@
+import { systemClock } from "../../base/clock.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Status } from "../../consumers/status.ts";
+import { colors, isTerminal, print } from "../output.ts";
+import { LiveScreen } from "../screen.ts";
+import { statusLines } from "../status-view.ts";
+import { formatCount, shortId } from "../table.ts";
+
+const NOTICES_MAX = 3;
+
+/** Shows the demo: redrawn on a terminal, a line at a time in a pipe. */
+export class LiveView {
+  readonly everyMs: number = isTerminal() ? 500 : 1_000;
+  /** Opened by the first view: until then, lines are announced below each other. */
+  #screen: LiveScreen | undefined;
+  readonly #notices: string[] = [];
+  #previous: { readonly position: bigint; readonly at: number } | undefined;
+
+  show(status: Status): void {
+    const rate = this.#rate(status.latestPosition);
+    if (!isTerminal()) {
+      print(statusLine(status, rate));
+      return;
+    }
+    this.#screen ??= new LiveScreen();
+    this.#screen.draw(this.#frame(statusLines(status, { all: false }), rate));
+  }
+
+  notice(text: string): void {
+    if (!isTerminal()) print(`notice: ${text}`);
+    this.#notices.push(text);
+    this.#notices.splice(0, this.#notices.length - NOTICES_MAX);
+  }
+
+  end(): void {
+    this.#screen?.end();
+  }
+
+  /** Warnings of the library, where the person looks. */
+  logger(): Logger {
+    const ignore = (): void => {};
+    const tell = (fields: object, message: string): void => {
+      const error: unknown = Reflect.get(fields, "error");
+      this.notice(typeof error === "string" ? `${message}: ${error}` : message);
+    };
+    return { debug: ignore, info: ignore, warn: tell, error: tell };
+  }
+
+  #frame([headline = "", ...rest]: string[], rate: number): string[] {
+    return [
+      `${colors.cyan(`${rate.toFixed(0)} events/s`)} · ${headline}`,
+      ...rest,
+      "",
+      ...this.#notices.map((notice) => colors.yellow(notice)),
+      colors.dim("Ctrl-C stops the workers, then the rest."),
+    ];
+  }
+
+  #rate(position: bigint): number {
+    const at = systemClock.now();
+    const before = this.#previous;
+    this.#previous = { position, at };
+    if (before === undefined || at <= before.at) return 0;
+    return (Number(position - before.position) * 1000) / (at - before.at);
+  }
+}
+
+function statusLine({ latestPosition, leader, workers, consumers }: Status, rate: number): string {
+  const active = workers.filter((one) => one.status === "active").length;
+  return [
+    `position ${formatCount(latestPosition)}`,
+    `${rate.toFixed(0)} events/s`,
+    ...consumers.map((one) => `${one.name} ${formatCount(one.lag)} behind`),
+    `${active} workers`,
+    `leader ${shortId(leader.workerId)} term ${leader.term}`,
+  ].join("  ");
+}

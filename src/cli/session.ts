@@ -1,0 +1,35 @@
+import { Tidemill } from "../worker/tidemill.ts";
+import { connectOptions, type GlobalFlags, requireDatabaseUrl } from "./options.ts";
+
+/** Connects as the flags say, and closes the connections whatever happens. */
+export async function withTidemill<T>(
+  flags: GlobalFlags,
+  work: (mill: Tidemill) => Promise<T>,
+): Promise<T> {
+  const url = requireDatabaseUrl(flags);
+  await using mill = await Tidemill.connect(url, { ...connectOptions(flags), poolSize: 2 });
+  return await work(mill);
+}
+
+/**
+ * Aborts at the first SIGINT or SIGTERM, and ends the process at a second. Process managers and
+ * terminals may send the first one twice, hence the pause before a signal counts as impatience.
+ */
+export function stopSignal(): { readonly signal: AbortSignal; readonly release: () => void } {
+  const controller = new AbortController();
+  let askedAt: number | undefined;
+  const onSignal = (): void => {
+    if (askedAt !== undefined && performance.now() - askedAt > 1_000) process.exit(130);
+    askedAt ??= performance.now();
+    controller.abort();
+  };
+  process.on("SIGINT", onSignal);
+  process.on("SIGTERM", onSignal);
+  return {
+    signal: controller.signal,
+    release: () => {
+      process.off("SIGINT", onSignal);
+      process.off("SIGTERM", onSignal);
+    },
+  };
+}
