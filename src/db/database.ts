@@ -3,7 +3,7 @@ import pg from "pg";
 import { ConfigError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Names } from "./names.ts";
-import { mapDatabaseError, sqlState } from "./sqlstate.ts";
+import { mapConnectError, mapDatabaseError, sqlState } from "./sqlstate.ts";
 import { renderStatement, type Statement } from "./statement.ts";
 
 /** Anything that runs our statements: the pool, a transaction, a connection, the caller's own. */
@@ -134,7 +134,7 @@ export class Database implements Queryable {
     try {
       client = await this.#pool.connect();
     } catch (error) {
-      throw mapDatabaseError(error, "connect to the database");
+      throw mapConnectError(error, this.options.url);
     }
     const ignore = (): void => {};
     client.on("error", ignore);
@@ -152,12 +152,15 @@ export class Database implements Queryable {
     }
   }
 
-  /** Commits what `work` wrote when it resolves; rolls all of it back when it rejects. */
+  /**
+   * Commits what `work` wrote when it resolves; rolls all of it back when it rejects. Every
+   * statement sees what was committed before it: locks that were waited for mean nothing otherwise.
+   */
   async transaction<T>(work: (tx: Connection) => Promise<T>): Promise<T> {
     return await this.withConnection(async (connection) => {
       const { client } = connection;
       try {
-        await client.query("BEGIN");
+        await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
         const result = await work(connection);
         const ended = await client.query("COMMIT");
         if (ended.command !== "COMMIT") {
@@ -187,7 +190,7 @@ export class Database implements Queryable {
       await client.connect();
     } catch (error) {
       await client.end().catch(() => {});
-      throw mapDatabaseError(error, "connect to the database");
+      throw mapConnectError(error, url);
     }
     return new Connection(client, this);
   }

@@ -1,4 +1,5 @@
 import {
+  ConfigError,
   InvalidInputError,
   messageOf,
   SchemaError,
@@ -60,6 +61,32 @@ export function isUnavailable(error: unknown): boolean {
 
 export function isReadTimeout(error: unknown): boolean {
   return error instanceof Error && error.message === "Query read timeout";
+}
+
+/** Why a connection could not be made, with the address but never the password. */
+export function mapConnectError(error: unknown, url: string): Error {
+  const where = addressOf(url);
+  const code = sqlState(error);
+  if (code === "3D000" || code === "28P01" || code === "28000") {
+    return new ConfigError(`${where} refuses the connection: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+  if (!isUnavailable(error)) return mapDatabaseError(error, `connect to ${where}`);
+  return new UnavailableError(
+    `cannot reach the database at ${where} (${messageOf(error)}); ` +
+      "check that it runs and that the address is right",
+    { cause: error },
+  );
+}
+
+function addressOf(url: string): string {
+  try {
+    const { hostname, port, pathname } = new URL(url);
+    return `${hostname || "localhost"}:${port || "5432"}${pathname}`;
+  } catch {
+    return "the given address";
+  }
 }
 
 /** The one place where what PostgreSQL and its driver raise becomes an error of ours. */

@@ -24,9 +24,12 @@ export interface NewEvent {
   readonly stream?: StreamRef;
 }
 
-/** Column order of every statement that reads whole events; `eventFromRow` relies on it. */
+/**
+ * Columns of every statement that reads whole events, in the order that `PersistedEvent` expects,
+ * written so that no setting of the session (bytea_output, DateStyle) changes their text.
+ */
 export const EVENT_COLUMNS = `global_position, {stream_type}, {stream_id}, {stream_version},
-       event_id, event_type, event_version, payload, metadata::text,
+       event_id, event_type, event_version, encode(payload, 'hex'), metadata::text,
        trace_id, correlation_id, causation_id,
        date_part('epoch', created_at)`;
 
@@ -67,7 +70,7 @@ export class PersistedEvent {
   }
 
   get payload(): Buffer {
-    this.#payload ??= Buffer.from((this.#row[7] ?? "").slice(2), "hex");
+    this.#payload ??= Buffer.from(this.#row[7] ?? "", "hex");
     return this.#payload;
   }
 

@@ -122,7 +122,8 @@ export class Tidemill implements AsyncDisposable {
     options: ConnectOptions & MigrationOptions = {},
   ): Promise<MigrateResult> {
     const { partitioning, dryRun, onMigration, ...connect } = options;
-    const db = openDatabase(url, connect);
+    // Building an index on a large table takes as long as it takes.
+    const db = openDatabase(url, { queryTimeout: 2 ** 31 - 1, ...connect });
     try {
       return await migrate(db, {
         partitioning: resolvePartitioning(partitioning),
