@@ -1,12 +1,12 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { NoSkips } from "./test/support/no-skips.ts";
 
 const source = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 export default defineConfig({
   resolve: {
     alias: {
-      "tidemill/testing": source("./src/testing/index.ts"),
       tidemill: source("./src/index.ts"),
     },
   },
@@ -16,5 +16,6 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     maxWorkers: 3,
+    reporters: ["default", new NoSkips()],
   },
 });

@@ -23,6 +23,7 @@ export {
 } from "./consumers/consumer.ts";
 export type { ConsumerMetrics } from "./consumers/metrics.ts";
 export { ConsecutiveFailuresError } from "./consumers/poison.ts";
+export type { FrontierHolder } from "./consumers/sql/frontier.ts";
 export type { ConsumerStatus, GapStatus, Status, WorkerStatus } from "./consumers/status.ts";
 export type { WaitForOptions } from "./consumers/wait-for.ts";
 export type { SqlExecutor } from "./db/database.ts";
@@ -32,7 +33,7 @@ export {
   generateMigrations,
 } from "./db/generate.ts";
 export type { MigrateResult } from "./db/migrate.ts";
-export type { PartitioningOptions } from "./db/migrations.ts";
+export type { Migration, PartitioningOptions } from "./db/migrations.ts";
 export type { ColumnFamily, NamesOptions, TableOptions } from "./db/names.ts";
 export type { AppendOptions, AppendResult } from "./events/append.ts";
 export type { NewEvent, PersistedEvent, StreamRef } from "./events/event.ts";

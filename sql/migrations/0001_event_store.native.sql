@@ -69,6 +69,7 @@ RETURNS INT LANGUAGE plpgsql AS
 $$ DECLARE
     last_position BIGINT := COALESCE(pg_sequence_last_value('{events_sequence}'::regclass), 0);
     next_start    BIGINT;
+    bounds        TEXT;
     leaf          TEXT;
     made          INT := 0;
 BEGIN
@@ -77,8 +78,12 @@ BEGIN
       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE i.inhparent = '{events}'::regclass;
     WHILE next_start <= last_position + partition_size * ahead LOOP
-        leaf := format('%s_p%s_p%s', '{events_table}', lpad(next_start::text, 10, '0'),
-                       lpad((next_start + partition_size)::text, 10, '0'));
+        bounds := format('_p%s_p%s', lpad(next_start::text, 10, '0'),
+                         lpad((next_start + partition_size)::text, 10, '0'));
+        leaf := '{events_table}' || bounds;
+        IF octet_length(leaf) > 63 THEN
+            leaf := left('{events_table}', 12) || substr(md5('{events_table}'), 1, 8) || bounds;
+        END IF;
         EXECUTE format('CREATE TABLE %I.%I (LIKE {events} INCLUDING DEFAULTS INCLUDING INDEXES,
                         CHECK (global_position >= %s AND global_position < %s))',
                        '{events_schema}', leaf, next_start, next_start + partition_size);

@@ -41,13 +41,13 @@ describe("withJitter", () => {
 
 describe("nextPollMs", () => {
   it.each([
-    ["starts at the base", 0, 100, 1_000, 100],
-    ["doubles", 100, 100, 1_000, 200],
-    ["stops at the maximum", 800, 100, 1_000, 1_000],
-    ["stays at the maximum", 1_000, 100, 1_000, 1_000],
-    ["does not grow without a maximum", 300, 100, 0, 300],
-    ["starts at the base even when the maximum is below it", 0, 100, 50, 100],
-  ])("%s", (_, current, base, max, expected) => {
+    ["starts at the base", [0, 100, 1_000], 100],
+    ["doubles", [100, 100, 1_000], 200],
+    ["stops at the maximum", [800, 100, 1_000], 1_000],
+    ["stays at the maximum", [1_000, 100, 1_000], 1_000],
+    ["does not grow without a maximum", [300, 100, 0], 300],
+    ["starts at the base even when the maximum is below it", [0, 100, 50], 100],
+  ] as const)("%s", (_, [current, base, max], expected) => {
     expect(nextPollMs(current, base, max)).toBe(expected);
   });
 });

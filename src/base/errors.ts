@@ -1,3 +1,5 @@
+import { inspect } from "node:util";
+
 /**
  * Every error the library raises on purpose. `code` is stable and documented in
  * `docs/reference/errors.md`; `retryable` says whether the same call may succeed later.
@@ -58,5 +60,11 @@ export function messageOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === "") {
     return error.errors.map(messageOf).join("; ");
   }
-  return error instanceof Error ? error.message : String(error);
+  if (error instanceof Error) return storable(error.message);
+  return storable(typeof error === "string" ? error : inspect(error));
+}
+
+/** PostgreSQL cannot store a zero byte, and a SyntaxError quotes the payload that it is about. */
+export function storable(text: string): string {
+  return text.replaceAll("\u0000", "\\0");
 }

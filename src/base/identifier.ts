@@ -12,9 +12,9 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$-]*$/;
  * can collide.
  */
 export function quoteIdentifier(name: string): QuotedIdentifier {
-  if (!IDENTIFIER.test(name)) {
+  if (!IDENTIFIER.test(name) || name.includes("$$")) {
     throw new ConfigError(
-      `${JSON.stringify(name)} is not a usable SQL name: use letters, digits, "_", "-" and "$", ` +
+      `${JSON.stringify(name)} is not a usable SQL name: use letters, digits, "_", "-" and single "$", ` +
         "starting with a letter or _",
     );
   }

@@ -9,6 +9,6 @@ export async function confirm(question: string, flags: { readonly yes?: boolean 
     throw new UsageError(`${question} Nobody can answer here: add --yes to go on`);
   }
   const clack = await import("@clack/prompts");
-  const answer = await clack.confirm({ message: question, initialValue: false });
+  const answer = await clack.confirm({ message: `${question} Go on?`, initialValue: false });
   if (answer !== true) throw new ConflictError("nothing was changed");
 }

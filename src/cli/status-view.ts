@@ -5,9 +5,14 @@ import { type Column, formatCount, formatSeconds, shortId, tableLines } from "./
 
 const STACK_LINES_MAX = 8;
 const QUERY_CHARS_MAX = 60;
+/** A younger gap is an append in flight, and no news. */
+const FRESH_SECONDS = 1;
+
+/** What becomes of workers that stopped within the day. */
+export type StoppedWorkers = "shown" | "counted" | "hidden";
 
 /** Everything a person asks first, most urgent last, where the eye is. */
-export function statusLines(status: Status, options: { readonly all: boolean }): string[] {
+export function statusLines(status: Status, stopped: StoppedWorkers): string[] {
   const { leader, latestPosition } = status;
   const led =
     leader.workerId === undefined
@@ -15,7 +20,7 @@ export function statusLines(status: Status, options: { readonly all: boolean }):
       : `leader ${shortId(leader.workerId)} (term ${leader.term})`;
   return [
     `position ${colors.bold(formatCount(latestPosition))} · ${led}`,
-    ...workerLines(status.workers, options.all),
+    ...workerLines(status.workers, stopped),
     ...consumerLines(status.consumers),
     ...status.consumers.flatMap(quarantineLines),
     ...parkedLines(status.consumers),
@@ -23,10 +28,11 @@ export function statusLines(status: Status, options: { readonly all: boolean }):
   ];
 }
 
-export function workerLines(workers: readonly WorkerStatus[], all: boolean): string[] {
-  const shown = all ? workers : workers.filter((one) => one.status !== "stopped");
-  const hidden = workers.length - shown.length;
-  const note = hidden === 0 ? [] : [`  ${colors.dim(`${hidden} stopped today; --all shows them`)}`];
+function workerLines(workers: readonly WorkerStatus[], stopped: StoppedWorkers): string[] {
+  const shown = workers.filter((one) => stopped === "shown" || one.status !== "stopped");
+  const rest = workers.length - shown.length;
+  const isNoted = stopped === "counted" && rest > 0;
+  const note = isNoted ? [`  ${colors.dim(`and ${rest} that stopped; --all shows them`)}`] : [];
   if (shown.length === 0) return ["", colors.yellow("No worker is running."), ...note];
   const columns: Column<WorkerStatus>[] = [
     { title: "WORKER", value: (one) => shortId(one.id) },
@@ -82,8 +88,8 @@ function quarantineLines({ name, poison }: ConsumerStatus): string[] {
   return [
     "",
     `${colors.red("Quarantined:")} ${colors.bold(name)} stopped at position ${position} ` +
-      `(event ${eventId ?? "unknown"}) after ${failures} failures, ` +
-      `${formatSeconds(Math.max(0, age))} ago`,
+      `after ${failures} failures, ${formatSeconds(Math.max(0, age))} ago`,
+    `  Event ${eventId ?? "unknown"}`,
     `  ${oneLine(error ?? "no error was recorded")}`,
     ...frames.map((line) => colors.dim(`    ${line.trim()}`)),
     `  Fix the handler, then: tidemill consumer resume ${name}`,
@@ -103,7 +109,8 @@ function parkedLines(consumers: readonly ConsumerStatus[]): string[] {
 }
 
 function gapLines({ positions, holders }: GapStatus): string[] {
-  if (positions.length === 0) return [];
+  const isFresh = holders.length > 0 && holders.every((one) => one.ageSeconds < FRESH_SECONDS);
+  if (positions.length === 0 || isFresh) return [];
   const columns: Column<GapStatus["holders"][number]>[] = [
     { title: "PID", value: (one) => String(one.pid ?? "prepared"), align: "right" },
     { title: "APPLICATION", value: (one) => one.application || "-" },

@@ -47,6 +47,8 @@ export class Leader implements Service {
   readonly #lastRun = new Map<LeaderDuty, number>();
   readonly #duties: readonly LeaderDuty[];
   #term: bigint | undefined;
+  /** Since when this worker leads without a failed cycle. */
+  #steadySince = Infinity;
 
   constructor(db: Database, election: Election, options: LeaderOptions) {
     this.#db = db;
@@ -63,6 +65,7 @@ export class Leader implements Service {
     const { clock, logger, rebalanceIntervalMs } = this.#options;
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "leader cycle failed");
+      this.#steadySince = clock.now();
       if (this.term === undefined) this.#become(undefined);
       return exponentialMs(failures, 100, Math.min(rebalanceIntervalMs, 5_000));
     };
@@ -107,7 +110,7 @@ export class Leader implements Service {
   }
 
   #registryDuty(): LeaderDuty {
-    const { heartbeatTimeoutMs, logger } = this.#options;
+    const { clock, heartbeatTimeoutMs, logger } = this.#options;
     return {
       name: "registry",
       everyMs: Math.min(1_000, heartbeatTimeoutMs / 2),
@@ -115,6 +118,8 @@ export class Leader implements Service {
         const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000);
         if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
         await forgetEndedWorkers(this.#db, FORGET_SECONDS);
+        // Who could not reach the database may not have been the only one.
+        if (clock.now() - this.#steadySince < heartbeatTimeoutMs) return;
         const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
         await this.#db.transaction((tx) => removeStaleWorkers(tx, ageSeconds));
       },
@@ -127,5 +132,6 @@ export class Leader implements Service {
     if (term !== undefined) logger.info({ term: String(term) }, "worker became leader");
     else logger.warn({ term: String(this.#term) }, "worker lost leadership");
     this.#term = term;
+    this.#steadySince = this.#options.clock.now();
   }
 }

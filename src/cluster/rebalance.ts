@@ -37,8 +37,11 @@ export interface RebalanceResult {
   readonly nextExpiryMs: number;
 }
 
-/** How long one pass waits for rows that running batches hold, all together. */
-const PATIENCE_MS = 1_000;
+/**
+ * How long one pass waits for rows that running batches hold, all together. Far less than the
+ * second within which a released consumer runs elsewhere: it may be released during the wait.
+ */
+const PATIENCE_MS = 300;
 
 /** One pass of the leader: reads who is there, decides, writes only what differs. */
 export async function rebalance(
@@ -85,25 +88,35 @@ async function move(
   options: RebalanceOptions,
 ): Promise<number> {
   const done = new Set<string>();
-  try {
+  await unlessHeld(options, async () => {
     for (const name of await moveFreeAssignments(db, leader, changes)) done.add(name);
     // Told at once: the others must not wait for the busy ones.
     if (done.size > 0) await announceChange(db, options.changesChannel);
-    const busy = changes.filter((change) => !done.has(change.consumer));
-    for (const change of busy) {
-      const moved = await db.transaction(async (tx) => {
+  });
+  const busy = changes.filter((change) => !done.has(change.consumer));
+  for (const change of busy) {
+    await unlessHeld(options, async () => {
+      const isMoved = await db.transaction(async (tx) => {
         const ok = await moveBusyAssignment(tx, leader, change, PATIENCE_MS / busy.length);
         if (ok) await announceChange(tx, options.changesChannel);
         return ok;
       });
-      if (moved) done.add(change.consumer);
-    }
+      if (isMoved) done.add(change.consumer);
+    });
+  }
+  return done.size;
+}
+
+/**
+ * A worker that vanished after it was listed (23503), a row still held (55P03): the next pass reads
+ * again and decides again. One such move keeps no other from being made.
+ */
+async function unlessHeld(options: RebalanceOptions, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
   } catch (error) {
-    // A worker that vanished after it was listed (23503), a row still held (55P03): the next pass
-    // reads again and decides again.
     const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
     if (!["23503", "55P03", "40P01"].includes(sqlState(cause) ?? "")) throw error;
     options.logger.debug({ error: messageOf(error) }, "rebalance postponed");
   }
-  return done.size;
 }

@@ -51,6 +51,7 @@ export class Registry implements Service {
   readonly #worker: Registration;
   readonly #options: RegistryOptions;
   #connection: Connection | undefined;
+  #isDraining = false;
   #misses = 0;
   #trustedUntil = 0;
 
@@ -112,7 +113,8 @@ export class Registry implements Service {
       timeoutMs: heartbeatTimeoutMs / 2, // A half-open connection is noticed before others act.
     });
     const sentAt = clock.now();
-    if (await beatHeart(this.#connection, this.#worker.workerId, load())) {
+    const status = this.#isDraining ? "draining" : "active";
+    if (await beatHeart(this.#connection, this.#worker.workerId, status, load())) {
       this.#misses = 0;
       this.#trustedUntil = sentAt + heartbeatTimeoutMs;
     } else {
@@ -129,6 +131,7 @@ export class Registry implements Service {
 
   /** From here on the leader gives this worker nothing new and moves what it has. */
   async drain(): Promise<void> {
+    this.#isDraining = true;
     await this.#db.transaction(async (tx) => {
       await markDraining(tx, this.#worker.workerId);
       await announceChange(tx, this.#options.changesChannel);

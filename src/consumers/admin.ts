@@ -1,8 +1,9 @@
 import { ConflictError, InvalidInputError, NotFoundError } from "../base/errors.ts";
+import { requireNumber } from "../base/options.ts";
 import { registerAssignments } from "../cluster/sql/assignments.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Connection, Database } from "../db/database.ts";
-import { partitionNames } from "./consumer.ts";
+import { PARTITIONS_MAX, partitionNames } from "./consumer.ts";
 import {
   deleteConsumer,
   forgetParkedAbove,
@@ -15,8 +16,8 @@ import {
   recordAction,
 } from "./sql/admin.ts";
 import { lockAssignment, lockCheckpoint, recordGap, saveCheckpoint } from "./sql/batch.ts";
-import { setParkedState } from "./sql/parked.ts";
-import { deleteState, insertPause } from "./sql/states.ts";
+import { readParkedStreams, setParkedState } from "./sql/parked.ts";
+import { deleteState, insertPause, liftQuarantine } from "./sql/states.ts";
 
 /** Longest wait for a batch in flight, which `batchTimeout` bounds by default to the same. */
 const LOCK_MS = 30_000;
@@ -92,6 +93,13 @@ export class ConsumerAdmin {
   ): Promise<bigint> {
     const { reason } = options;
     if (!reason?.trim()) throw new InvalidInputError("skip needs a reason");
+    const partitions = await this.#partitions(consumer);
+    if (partitions.length > 1) {
+      throw new InvalidInputError(
+        `consumer ${consumer} has ${partitions.length} partitions; name the one to skip in, ` +
+          `such as ${partitions[0]}`,
+      );
+    }
     let skipped = 0n;
     await this.#act(consumer, async (tx, partition, checkpoint) => {
       const poison = await readPoisonPosition(tx, partition);
@@ -118,7 +126,7 @@ export class ConsumerAdmin {
         reason,
       });
       await saveCheckpoint(tx, partition, checkpoint, position);
-      await deleteState(tx, partition);
+      await liftQuarantine(tx, partition);
       await recordAction(tx, partition, "skip", { position: String(position), reason });
       skipped = position;
     });
@@ -127,6 +135,7 @@ export class ConsumerAdmin {
 
   /** Forgets a consumer that no program has any more: its checkpoint, its share of the balance. */
   async retire(consumer: string, options: { readonly force?: boolean } = {}): Promise<void> {
+    refusePartition(consumer);
     const partitions = await this.#partitions(consumer);
     if (options.force !== true) await this.#refuseIfRunning(consumer, partitions);
     await this.#db.transaction(async (tx) => {
@@ -139,8 +148,10 @@ export class ConsumerAdmin {
 
   /** Splits a consumer anew. Only while nobody runs it and all its partitions are equally far. */
   async repartition(consumer: string, options: { readonly partitions: number }): Promise<void> {
+    refusePartition(consumer);
+    const count = { min: 1, max: PARTITIONS_MAX, integer: true };
+    const after = partitionNames(consumer, requireNumber("partitions", options.partitions, count));
     const before = await this.#partitions(consumer);
-    const after = partitionNames(consumer, options.partitions);
     await this.#refuseIfRunning(consumer, before);
     await this.#db.transaction(async (tx) => {
       const positions = new Set<bigint>();
@@ -148,6 +159,9 @@ export class ConsumerAdmin {
         await lockAssignment(tx, partition, LOCK_MS);
         const checkpoint = await lockCheckpoint(tx, partition, undefined);
         if (checkpoint !== undefined) positions.add(checkpoint.position);
+        if ((await readParkedStreams(tx, partition)).length > 0) {
+          throw new ConflictError(`${partition} has parked streams; resume it first`);
+        }
       }
       const [position] = positions;
       if (position === undefined || positions.size > 1) {
@@ -204,4 +218,12 @@ export class ConsumerAdmin {
       await announceChange(tx, this.#changesChannel);
     });
   }
+}
+
+/** Half a consumer cannot be retired or split. */
+function refusePartition(consumer: string): void {
+  if (!/\/\d+$/.test(consumer)) return;
+  throw new InvalidInputError(
+    `${consumer} is one partition; name the consumer ${consumer.replace(/\/\d+$/, "")}`,
+  );
 }

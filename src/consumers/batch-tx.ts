@@ -34,9 +34,19 @@ export class BatchTx implements ConsumerTx {
     this.#isOpen = false;
   }
 
-  async query<Row = Record<string, unknown>>(
+  query<Row = Record<string, unknown>>(
     text: string,
     values?: unknown[],
+  ): Promise<{ rows: Row[]; rowCount: number | null }> {
+    const answer = this.#query<Row>(text, values);
+    // One that nobody awaits fails the batch; it must not end the process as unhandled.
+    answer.catch(() => {});
+    return answer;
+  }
+
+  async #query<Row>(
+    text: string,
+    values: unknown[] | undefined,
   ): Promise<{ rows: Row[]; rowCount: number | null }> {
     if (!this.#isOpen) {
       throw new InvalidInputError("this transaction has ended: await every query in the handler");

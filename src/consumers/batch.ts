@@ -24,7 +24,8 @@ export interface BatchContext {
   readonly db: Database;
   readonly workerId: string;
   readonly partition: Partition;
-  readonly parks: boolean;
+  /** Whether streams may be parked, so that each batch must look. */
+  readonly parks: () => boolean;
   readonly batchTimeoutMs: number;
   readonly clock: Clock;
   /** Aborts when the worker must stop without waiting for the batch. */
@@ -52,9 +53,10 @@ export interface Revalidated {
 /**
  * How a batch ended. All but `committed` left nothing behind.
  *
- * lost: another worker owns the partition. drifted: the checkpoint or the log is not what the
- * window was made from; read again. stopped: a person or a poison event stopped it. failed: the
- * handler threw. An outage of the database is none of these and is thrown.
+ * lost: another worker owns the partition. drifted: the checkpoint is not what the window was made
+ * from. vanished: the log is not, because a crash took back what had been read. stopped: a person
+ * or a poison event stopped it. failed: the handler threw. An outage of the database is none of
+ * these and is thrown.
  */
 export type BatchOutcome =
   | {
@@ -66,6 +68,7 @@ export type BatchOutcome =
     }
   | { readonly kind: "lost" }
   | { readonly kind: "drifted" }
+  | { readonly kind: "vanished" }
   | { readonly kind: "stopped"; readonly state: StoppedState }
   | { readonly kind: "failed"; readonly event: PersistedEvent; readonly error: unknown };
 
@@ -112,7 +115,8 @@ async function begin(
   if (checkpoint.state !== undefined) return { kind: "stopped", state: checkpoint.state };
   const isUnchanged = checkpoint.position === plan.window.after;
   const isStillThere = last === undefined || checkpoint.lastEventId === last.id;
-  return isUnchanged && isStillThere ? undefined : { kind: "drifted" };
+  if (!isStillThere) return { kind: "vanished" };
+  return isUnchanged ? undefined : { kind: "drifted" };
 }
 
 interface Running {
@@ -126,21 +130,13 @@ async function work(
   connection: Connection,
   running: Running,
 ): Promise<BatchOutcome> {
-  const { plan, tx } = running;
+  const { plan } = running;
   const revalidated = await plan.revalidate?.(connection, plan.window.after);
   const window = revalidated?.window ?? plan.window;
   const events = window.events.filter((event) => concerns(context.partition, event));
   const setAside = await splitParked(context, connection, plan, events);
-  for (const event of setAside.handle) {
-    try {
-      await callHandler(context, running, event);
-    } catch (error) {
-      if (tx.outage !== undefined) throw tx.outage;
-      return { kind: "failed", event, error };
-    }
-    const status = connection.client.getTransactionStatus();
-    if (status !== "T") return { kind: "failed", event, error: brokenTransaction(status) };
-  }
+  const failure = await handleInOrder(context, connection, running, setAside.handle);
+  if (failure !== undefined) return { kind: "failed", ...failure };
   try {
     const crossed = await finish(context, connection, { window, plan, revalidated, setAside });
     return {
@@ -158,9 +154,34 @@ async function work(
   }
 }
 
+export interface HandlerFailure {
+  readonly event: PersistedEvent;
+  readonly error: unknown;
+}
+
+/** Calls the handler for each event. Returns the first that failed; throws when it was an outage. */
+export async function handleInOrder(
+  context: BatchContext,
+  connection: Connection,
+  running: Pick<Running, "tx" | "deadline">,
+  events: readonly PersistedEvent[],
+): Promise<HandlerFailure | undefined> {
+  for (const event of events) {
+    try {
+      await callHandler(context, running, event);
+    } catch (error) {
+      if (running.tx.outage !== undefined) throw running.tx.outage;
+      return { event, error };
+    }
+    const status = connection.client.getTransactionStatus();
+    if (status !== "T") return { event, error: brokenTransaction(status) };
+  }
+  return undefined;
+}
+
 async function callHandler(
   context: BatchContext,
-  { tx, deadline }: Running,
+  { tx, deadline }: Pick<Running, "tx" | "deadline">,
   event: PersistedEvent,
 ): Promise<void> {
   const { partition, workerId } = context;
@@ -189,7 +210,7 @@ async function splitParked(
   plan: BatchPlan,
   events: readonly PersistedEvent[],
 ): Promise<SetAside> {
-  if (!context.parks) return { handle: events, park: [] };
+  if (!context.parks()) return { handle: events, park: [] };
   const { partition } = context;
   const parked = new Set((await readParkedStreams(connection, partition.name)).map(keyOf));
   const poison = plan.park === undefined ? undefined : events.at(-1);
@@ -278,7 +299,7 @@ function brokenTransaction(status: string | null): Error {
 }
 
 /** Ends a batch that takes too long, or at once when the worker must stop. */
-class Deadline {
+export class Deadline {
   readonly reached: Promise<never>;
   readonly #abort = new AbortController();
   readonly #cancel: () => void;

@@ -13,7 +13,7 @@ import {
   cutWindow,
   runBatch,
 } from "./batch.ts";
-import { concerns, type Partition } from "./consumer.ts";
+import { concerns, type OnFailure, type Partition } from "./consumer.ts";
 import type { ConsumerSettings } from "./options.ts";
 import { ConsecutiveFailuresError, quarantine, stackOf } from "./poison.ts";
 import type { LogReader } from "./reader.ts";
@@ -50,6 +50,7 @@ export class ConsumerLoop {
   #checkpoint: bigint | undefined;
   #stopped: StoppedState | undefined;
   #isStateKnown = false;
+  #hasParked = false;
   #isLost = false;
   #pollMs: number;
   #failures = 0;
@@ -66,16 +67,19 @@ export class ConsumerLoop {
     this.#settings = settings;
     this.#pollMs = settings.pollIntervalMs;
     this.#logger = childLogger(settings.logger, { consumer: partition.name });
-    const onFailure = partition.consumer.onFailure ?? settings.onFailure;
     this.#batch = {
       db: settings.batches,
       partition,
-      parks: onFailure === "park",
+      parks: () => this.#onFailure === "park" || this.#hasParked,
       workerId: settings.workerId,
       batchTimeoutMs: settings.batchTimeoutMs,
       clock: settings.clock,
       hardStop: settings.hardStop,
     };
+  }
+
+  get #onFailure(): OnFailure {
+    return this.partition.consumer.onFailure ?? this.#settings.onFailure;
   }
 
   /** Something about this consumer changed in the database: look before the next batch. */
@@ -106,7 +110,9 @@ export class ConsumerLoop {
       await runLoop(turn, { clock, bell: this.bell, onFailure }, either);
     } finally {
       this.#reader.leave(this.bell);
-      metrics.checkpoint.remove({ consumer: this.partition.name });
+      for (const gauge of [metrics.checkpoint, metrics.lag, metrics.stopped]) {
+        gauge.remove({ consumer: this.partition.name });
+      }
       this.#logger.info({}, "consumer loop stopped");
     }
   }
@@ -142,14 +148,25 @@ export class ConsumerLoop {
     if (this.#stopped !== undefined && found.state === undefined) this.#failures = 0;
     this.#checkpoint = found.checkpoint;
     this.#stopped = found.state;
-    if (this.#stopped === undefined && this.#batch.parks) await this.#replay();
+    const { metrics } = this.#settings;
+    const consumer = this.partition.name;
+    metrics.checkpoint.set(Number(found.checkpoint), { consumer });
+    metrics.stopped.set(found.state === undefined ? 0 : 1, { consumer });
+    if (this.#stopped === undefined) await this.#replay();
   }
 
   async #replay(): Promise<void> {
     const parked = await readParkedStreams(this.#db, this.partition.name);
+    // Also those of a time when `onFailure` was "park": their newer events must stay behind them.
+    this.#hasParked = parked.length > 0;
     if (!parked.some((stream) => stream.state === "replaying")) return;
-    const handled = await replayParked(this.#batch);
-    this.#logger.info({ handled }, "parked events replayed");
+    const replay = await replayParked(this.#batch);
+    if (replay === undefined) return;
+    if (replay.failure === undefined) {
+      this.#logger.info({ handled: replay.handled }, "parked events replayed");
+    } else {
+      this.#logger.error(replay.failure, "parked events failed again");
+    }
     this.#isStateKnown = false; // More may be waiting; look again in the next turn.
     this.bell.ring();
   }
@@ -196,12 +213,16 @@ export class ConsumerLoop {
         this.#logger.info({}, "consumer is owned by another worker");
         this.#isLost = true;
         return "again";
+      case "vanished":
+        this.#reader.distrust();
+        return "again";
       case "drifted":
         this.#checkpoint = undefined;
         this.#isStateKnown = false;
         return { restMs: this.#settings.batchPauseMs, isDeaf: true };
       case "stopped":
         this.#stopped = outcome.state;
+        metrics.stopped.set(1, { consumer: this.partition.name });
         return "again";
       case "failed":
         return await this.#failed(plan.window, outcome);
@@ -227,6 +248,8 @@ export class ConsumerLoop {
     this.#failures = 0;
     metrics.eventsHandled.add(outcome.handled, { consumer });
     metrics.checkpoint.set(Number(outcome.checkpoint), { consumer });
+    const behind = (this.#reader.frontier ?? outcome.checkpoint) - outcome.checkpoint;
+    metrics.lag.set(behind > 0n ? Number(behind) : 0, { consumer });
     if (outcome.parked > 0) metrics.parked.add(outcome.parked, { consumer });
     if (outcome.crossed !== undefined) {
       metrics.gapsCrossed.add(1, { consumer, how: outcome.crossed });
@@ -261,7 +284,7 @@ export class ConsumerLoop {
   /** The limit is reached: what precedes the poison event is committed, then it is set apart. */
   async #isolate(window: Window, event: PersistedEvent, error: unknown): Promise<TurnResult> {
     const failures = this.#failures;
-    const onFailure = this.partition.consumer.onFailure ?? this.#settings.onFailure;
+    const onFailure = this.#onFailure;
     if (onFailure === "stop-worker") {
       throw new ConsecutiveFailuresError(this.partition.name, event.position, failures, error);
     }
@@ -283,6 +306,7 @@ export class ConsumerLoop {
       const only = { after: healthy, target: event.position, events: [event] };
       const parked = await runBatch(this.#batch, { window: only, proof: undefined, park });
       if (parked.kind !== "committed") return "again";
+      this.#hasParked = true;
       this.#logger.error({ stream: event.stream, ...park }, "stream parked");
       return this.#committed(parked);
     }

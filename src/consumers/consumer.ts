@@ -54,6 +54,7 @@ export interface Consumer extends ConsumerOptions {
 
 const OPTION_KEYS = ["handle", "aggregateTypes", "eventTypes", "partitions", "onFailure"];
 export const ON_FAILURE: readonly OnFailure[] = ["quarantine", "park", "stop-worker"];
+export const PARTITIONS_MAX = 1024;
 const NAME_BYTES_MAX = 200;
 
 /** Defines a consumer. Refuses names and options that could not work. */
@@ -74,7 +75,7 @@ export function consumer(name: string, options: ConsumerOptions): Consumer {
     throw new ConfigError(`consumer "${name}" needs handle: a function`);
   }
   if (options.partitions !== undefined) {
-    const rule = { min: 1, max: 1024, integer: true };
+    const rule = { min: 1, max: PARTITIONS_MAX, integer: true };
     requireNumber(`partitions of consumer "${name}"`, options.partitions, rule);
   }
   if (options.onFailure !== undefined) {

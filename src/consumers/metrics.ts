@@ -8,7 +8,7 @@ export class ConsumerMetrics {
   );
   readonly batches = new Counter(
     "tidemill_batches_total",
-    "Batches by consumer and outcome: committed, drifted, lost, failed, unavailable.",
+    "Batches by consumer and outcome: committed, drifted, vanished, lost, stopped, failed, unavailable.",
   );
   readonly batchSeconds = new Histogram(
     "tidemill_batch_seconds",
@@ -17,6 +17,14 @@ export class ConsumerMetrics {
   readonly checkpoint = new Gauge(
     "tidemill_consumer_checkpoint",
     "Last position settled, by consumer, of the consumers this worker runs.",
+  );
+  readonly lag = new Gauge(
+    "tidemill_consumer_lag",
+    "Settled positions above the checkpoint, by consumer, of the consumers this worker runs.",
+  );
+  readonly stopped = new Gauge(
+    "tidemill_consumer_stopped",
+    "1 while a consumer of this worker is paused or quarantined.",
   );
   readonly quarantines = new Counter(
     "tidemill_quarantines_total",

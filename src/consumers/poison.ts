@@ -1,4 +1,4 @@
-import { messageOf, TidemillError } from "../base/errors.ts";
+import { messageOf, storable, TidemillError } from "../base/errors.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Database } from "../db/database.ts";
 import type { PersistedEvent } from "../events/event.ts";
@@ -59,5 +59,6 @@ export async function quarantine(
 }
 
 export function stackOf(error: unknown): string | undefined {
-  return error instanceof Error ? error.stack : undefined;
+  const stack = error instanceof Error ? error.stack : undefined;
+  return stack === undefined ? undefined : storable(stack);
 }

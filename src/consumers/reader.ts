@@ -11,7 +11,7 @@ import { readEventsAfter } from "../events/sql/read.ts";
 import { closedBy, type Epoch, safeFrontier, windowTarget } from "./frontier.ts";
 import type { ConsumerMetrics } from "./metrics.ts";
 import { drawFence, observe, readCeiling, readFrontierHolders } from "./sql/frontier.ts";
-import { type Chunk, type Window, WindowCache } from "./window-cache.ts";
+import { type Chunk, type Window, WindowCache, windowOf } from "./window-cache.ts";
 
 export interface ReaderOptions {
   readonly sequence: string;
@@ -41,10 +41,11 @@ const CHUNK_ROWS = 1_000;
 const CHUNKS_AHEAD = 2;
 /** While a gap is open: how often to look, and how often to draw a new fence behind it. */
 const GAP_LOOK_MS = 5;
+const LONG_GAP_LOOK_MS = 20;
 const EPOCH_EVERY_MS = 25;
 const EPOCHS_MAX = 64;
 /** An epoch open this long is held by a writer that may have nothing to do with the log. */
-const LOCKERS_AFTER_MS = 1_000;
+const LOCKERS_AFTER_MS = 200;
 const ALARM_EVERY_MS = 30_000;
 const IDLE_MS = 30_000;
 const ANSWER_MS = 10_000;
@@ -67,7 +68,7 @@ export class LogReader implements Service {
   readonly #waiting = new Set<Bell>();
   /** Where each consumer is, known by its bell: what lies below all of them is not kept. */
   readonly #positions = new Map<Bell, bigint>();
-  readonly #reads = new Map<bigint, Promise<void>>();
+  readonly #reads = new Map<bigint, Promise<Chunk | undefined>>();
   #connection: Connection | undefined;
   #frontier: bigint | undefined;
   #epochs: OpenEpoch[] = [];
@@ -99,17 +100,28 @@ export class LogReader implements Service {
    */
   async window(after: bigint, countMax: number, bell: Bell): Promise<Window | undefined> {
     this.#positions.set(bell, after);
+    if (this.#heldSince !== undefined && after > (this.#frontier ?? 0n)) {
+      const passed = await this.#readBeyond(after, countMax);
+      if (passed !== undefined) return passed;
+    }
     if (this.#frontier === undefined || after >= this.#frontier) {
       this.#waiting.add(bell);
       this.bell.ring();
       return undefined;
     }
-    if (!this.#cache.has(after)) await this.#readChunk(after);
-    const window = this.#cache.take(after, countMax);
-    if (window === undefined)
-      this.#waiting.add(bell); // The connection was lost meanwhile.
-    else void this.#readAhead(window.target);
+    const chunk = this.#cache.has(after) ? undefined : await this.#readChunk(after);
+    // The cache may be too small to keep even what was just read.
+    const window = this.#cache.take(after, countMax) ?? (chunk && windowOf(chunk, countMax));
+    if (window !== undefined) void this.#readAhead(window.target);
+    else this.#waiting.add(bell); // The connection was lost meanwhile.
     return window;
+  }
+
+  /** What was read is no longer what the log holds: prove and read everything anew. */
+  distrust(): void {
+    this.#options.logger.warn({}, "the log is not what was read; reading it again");
+    this.#forget();
+    this.bell.ring();
   }
 
   /** The consumer with this bell reads no more. */
@@ -165,7 +177,9 @@ export class LogReader implements Service {
     this.#noteHeld(true);
     await this.#openEpochIfDue(connection);
     await this.#alarmIfDue(connection);
-    return { restMs: GAP_LOOK_MS, isDeaf: true };
+    const heldMs = this.#options.clock.now() - (this.#heldSince ?? 0);
+    const restMs = heldMs > LOCKERS_AFTER_MS ? LONG_GAP_LOOK_MS : GAP_LOOK_MS;
+    return { restMs, isDeaf: true };
   }
 
   async #connected(): Promise<Connection> {
@@ -233,24 +247,40 @@ export class LogReader implements Service {
     return events;
   }
 
+  /**
+   * For a checkpoint above the frontier: a person passed a gap that is still open. What continues
+   * the checkpoint without a hole is settled all the same.
+   */
+  async #readBeyond(after: bigint, countMax: number): Promise<Window | undefined> {
+    const connection = this.#connection;
+    if (connection === undefined) return undefined;
+    const events = await this.#read(connection, after, countMax);
+    const positions = events.map((event) => event.position);
+    const target = safeFrontier(after, 0n, positions);
+    if (this.#connection !== connection || target === after) return undefined;
+    return { after, target, events: events.filter((event) => event.position <= target) };
+  }
+
   /** One read per piece, however many consumers ask for it. */
-  async #readChunk(after: bigint): Promise<void> {
+  async #readChunk(after: bigint): Promise<Chunk | undefined> {
     const running = this.#reads.get(after);
     if (running !== undefined) return await running;
     const read = this.#fetchChunk(after).finally(() => this.#reads.delete(after));
     this.#reads.set(after, read);
-    await read;
+    return await read;
   }
 
-  async #fetchChunk(after: bigint): Promise<void> {
+  async #fetchChunk(after: bigint): Promise<Chunk | undefined> {
     const connection = this.#connection;
     const frontier = this.#frontier; // Known before the rows are read, so it may judge them.
-    if (connection === undefined || frontier === undefined) return;
+    if (connection === undefined || frontier === undefined) return undefined;
     const events = await this.#read(connection, after, CHUNK_ROWS);
-    if (this.#connection !== connection) return;
+    if (this.#connection !== connection) return undefined;
     const positions = events.map((event) => event.position);
     const to = windowTarget(positions, events.length === CHUNK_ROWS, frontier);
-    this.#keep({ from: after, to, events: events.filter((event) => event.position <= to) });
+    const chunk = { from: after, to, events: events.filter((event) => event.position <= to) };
+    this.#keep(chunk);
+    return chunk;
   }
 
   #keep(chunk: Chunk): void {

@@ -1,5 +1,8 @@
 import { messageOf } from "../base/errors.ts";
-import type { BatchContext } from "./batch.ts";
+import type { Connection } from "../db/database.ts";
+import { isUnavailable } from "../db/sqlstate.ts";
+import type { PersistedEvent, StreamRef } from "../events/event.ts";
+import { type BatchContext, Deadline, type HandlerFailure, handleInOrder } from "./batch.ts";
 import { BatchTx } from "./batch-tx.ts";
 import { stackOf } from "./poison.ts";
 import {
@@ -14,42 +17,74 @@ import { readReplayableEvents, setParkedState, unparkEvents } from "./sql/parked
 /** Small, because one failure rolls all of them back. */
 const REPLAY_EVENTS_MAX = 100;
 
+export interface Replay {
+  readonly handled: number;
+  /** The stream that failed again, and why: it is parked again. */
+  readonly failure:
+    | { readonly stream: StreamRef; readonly error: string; readonly stack: string | undefined }
+    | undefined;
+}
+
 /**
  * Handles events that were set aside, in order, before newer ones of their streams: those are
  * still being parked behind them while the stream is marked. Each is removed in the transaction
- * that handled it. A failure parks its stream again. Returns how many were handled, or undefined
- * when the partition is not ours to run.
+ * that handled it. A failure parks its stream again. Undefined when the partition is not ours.
  */
-export async function replayParked(context: BatchContext): Promise<number | undefined> {
-  const { db, partition, workerId, batchTimeoutMs, hardStop } = context;
-  return await db.withConnection(async (connection) => {
-    const [, assignment, checkpoint] = await Promise.all([
-      beginBatch(connection, "READ COMMITTED"),
-      lockAssignment(connection, partition.name, batchTimeoutMs),
-      lockCheckpoint(connection, partition.name, undefined),
-    ]);
-    if (assignment?.ownerId !== workerId || checkpoint?.state !== undefined) {
-      await rollbackBatch(connection);
-      return undefined;
-    }
-    const events = await readReplayableEvents(connection, partition.name, REPLAY_EVENTS_MAX);
-    const tx = new BatchTx(connection, context.batchTimeoutMs);
-    const given = { tx, signal: hardStop, consumer: partition.consumer.name, workerId };
-    for (const event of events) {
-      try {
-        await partition.consumer.handle(event, given);
-      } catch (error) {
-        tx.close();
-        if (tx.outage !== undefined) throw tx.outage;
-        await rollbackBatch(connection);
-        const failure = { stream: event.stream, error: messageOf(error), stack: stackOf(error) };
-        await setParkedState(connection, partition.name, "parked", failure);
-        return 0;
-      }
-    }
+export async function replayParked(context: BatchContext): Promise<Replay | undefined> {
+  const { db, partition, hardStop } = context;
+  const replay = await db.withConnection((connection) => replayOnce(context, connection));
+  if (replay?.failure === undefined) return replay;
+  if (hardStop.aborted) return undefined; // Interrupted: whoever takes over replays them.
+  await setParkedState(db, partition.name, "parked", replay.failure);
+  return replay;
+}
+
+async function replayOnce(
+  context: BatchContext,
+  connection: Connection,
+): Promise<Replay | undefined> {
+  const { partition, workerId, batchTimeoutMs } = context;
+  const [, assignment, checkpoint] = await Promise.all([
+    beginBatch(connection, "READ COMMITTED"),
+    lockAssignment(connection, partition.name, batchTimeoutMs),
+    lockCheckpoint(connection, partition.name, undefined),
+  ]);
+  if (assignment?.ownerId !== workerId || checkpoint?.state !== undefined) {
+    await rollbackBatch(connection);
+    return undefined;
+  }
+  const events = await readReplayableEvents(connection, partition.name, REPLAY_EVENTS_MAX);
+  const tx = new BatchTx(connection, batchTimeoutMs);
+  const deadline = new Deadline(context);
+  try {
+    const failure =
+      (await handleInOrder(context, connection, { tx, deadline }, events)) ??
+      (await commitReplay(connection, partition.name, events));
+    if (failure === undefined) return { handled: events.length, failure: undefined };
+    if (deadline.isReached) connection.destroy();
+    else await rollbackBatch(connection);
+    const { event, error } = failure;
+    const why = { error: messageOf(error), stack: stackOf(error) };
+    return { handled: 0, failure: { stream: event.stream, ...why } };
+  } finally {
+    deadline.clear();
     tx.close();
-    await unparkEvents(connection, partition.name, events);
-    if (!(await commitBatch(connection))) throw new Error("the replay was rolled back");
-    return events.length;
-  });
+  }
+}
+
+/** What the handlers left to fail at the commit counts against the last event. */
+async function commitReplay(
+  connection: Connection,
+  partition: string,
+  events: readonly PersistedEvent[],
+): Promise<HandlerFailure | undefined> {
+  try {
+    await unparkEvents(connection, partition, events);
+    if (await commitBatch(connection)) return undefined;
+    throw new Error("a failed statement in the replay was not awaited");
+  } catch (error) {
+    const event = events.at(-1);
+    if (event === undefined || isUnavailable(error)) throw error;
+    return { event, error };
+  }
 }

@@ -23,6 +23,11 @@ export interface RunnerOptions extends ConsumerSettings {
   readonly syncIntervalMs: number;
   /** How long a stop waits for batches in flight before it interrupts them. */
   readonly drainTimeoutMs: number;
+  /**
+   * On stop, gives each partition back as its batch ends. A Go leader must not see that: it would
+   * rewrite every assignment at once and wait in that for the batches that still run.
+   */
+  readonly givesBack: boolean;
   /** False once others may have taken this worker for dead. */
   readonly isTrusted: () => boolean;
 }
@@ -144,9 +149,10 @@ export class ConsumerRunner implements Service {
   }
 
   async #giveBack(name: string, { stop, ended }: Running): Promise<void> {
-    const { workerId, changesChannel, logger } = this.#options;
+    const { workerId, changesChannel, logger, givesBack } = this.#options;
     stop.abort();
     await ended;
+    if (!givesBack) return; // Removing the registration frees all at once.
     try {
       await this.#db.transaction(async (tx) => {
         if (await releaseAssignment(tx, name, workerId)) await announceChange(tx, changesChannel);

@@ -1,7 +1,14 @@
 import type { Database } from "../db/database.ts";
+import { readLatestPosition } from "../events/sql/read.ts";
 import { closedBy } from "./frontier.ts";
 import { type ConsumerRow, listConsumers } from "./sql/admin.ts";
-import { drawFence, observe, readCeiling, readFrontierHolders } from "./sql/frontier.ts";
+import {
+  drawFence,
+  type FrontierHolder,
+  observe,
+  readCeiling,
+  readFrontierHolders,
+} from "./sql/frontier.ts";
 import { readLeader, readMissingPositions, readWorkers } from "./sql/status.ts";
 
 export interface WorkerStatus {
@@ -45,7 +52,7 @@ export interface GapStatus {
   /** Missing positions that an unfinished append may still fill; at most 20. */
   readonly positions: readonly bigint[];
   /** Transactions older than the look, oldest first: one of them holds the gap. */
-  readonly holders: Awaited<ReturnType<typeof readFrontierHolders>>;
+  readonly holders: readonly FrontierHolder[];
 }
 
 export interface Status {
@@ -66,7 +73,7 @@ export async function readStatus(db: Database, sequence: string): Promise<Status
   const consumers = rows.map(toConsumerStatus);
   const leaderId = leader?.leader_id ?? undefined;
   return {
-    latestPosition: BigInt(rows[0]?.latest ?? 0),
+    latestPosition: rows[0] === undefined ? await readLatestPosition(db) : BigInt(rows[0].latest),
     leader: { term: BigInt(leader?.term ?? 0), workerId: leaderId },
     workers: workers.map((worker) => ({
       id: worker.worker_id,

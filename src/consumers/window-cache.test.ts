@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { eventAt, eventsAt } from "../../test/support/persisted-event.ts";
-import { type Chunk, WindowCache } from "./window-cache.ts";
+import { type Chunk, WindowCache, windowOf } from "./window-cache.ts";
 
 const ROOMY = 1_000_000;
 
@@ -170,5 +170,18 @@ describe("WindowCache", () => {
       }
     });
     fc.assert(property, { numRuns: 500 });
+  });
+});
+
+describe("windowOf", () => {
+  it("is the whole piece when it fits", () => {
+    const piece = chunk(3, 9, 4, 6);
+    expect(windowOf(piece, 2)).toEqual({ after: 3n, target: 9n, events: piece.events });
+  });
+
+  it("ends at its last event when it is cut", () => {
+    const piece = chunk(3, 9, 4, 6, 8);
+    const events = piece.events.slice(0, 2);
+    expect(windowOf(piece, 2)).toEqual({ after: 3n, target: 6n, events });
   });
 });

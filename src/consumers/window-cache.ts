@@ -122,6 +122,13 @@ export class WindowCache {
   }
 }
 
+/** The first events of a piece, at most `countMax`. */
+export function windowOf({ from, to, events }: Chunk, countMax: number): Window {
+  if (events.length <= countMax) return { after: from, target: to, events };
+  const first = events.slice(0, countMax);
+  return { after: from, target: first.at(-1)?.position ?? from, events: first };
+}
+
 const larger = (a: bigint, b: bigint): bigint => (a > b ? a : b);
 const smaller = (a: bigint, b: bigint): bigint => (a < b ? a : b);
 

@@ -12,8 +12,7 @@ export interface Queryable {
 }
 
 /**
- * What we need of a transaction that the caller owns: node-postgres clients fit as they are, other
- * libraries through `tidemill/adapters`.
+ * What we need of a transaction that the caller owns: node-postgres clients fit as they are.
  */
 export interface SqlExecutor {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
@@ -97,6 +96,7 @@ export class Database implements Queryable {
   readonly names: Names;
   readonly #pool: pg.Pool;
   #preparedStatements: boolean;
+  #closing: Promise<void> | undefined;
 
   constructor(options: DatabaseOptions) {
     this.options = options;
@@ -210,8 +210,8 @@ export class Database implements Queryable {
   over(executor: SqlExecutor): Queryable {
     if (typeof executor?.query !== "function") {
       throw new ConfigError(
-        "tx must have query(text, values), as a node-postgres client has; " +
-          "wrap another library's transaction with its adapter",
+        "tx must have query(text, values) and give { rows }, as a node-postgres client does; " +
+          "wrap another library's transaction so that it does",
       );
     }
     return {
@@ -223,8 +223,10 @@ export class Database implements Queryable {
     };
   }
 
+  /** May be called twice. */
   async close(): Promise<void> {
-    await this.#pool.end();
+    this.#closing ??= this.#pool.end();
+    await this.#closing;
   }
 
   #clientConfig(applicationName: string, url: string): pg.ClientConfig {

@@ -6,6 +6,7 @@ import {
   loadMigrations,
   type Migration,
   type Partitioning,
+  resolvePartitioning,
   schemaVersion,
 } from "./migrations.ts";
 import {
@@ -23,7 +24,8 @@ export interface MigrateResult {
 }
 
 export interface MigrateOptions {
-  readonly partitioning: Partitioning;
+  /** Only for a new log. Defaults to what is there, else to one table. */
+  readonly partitioning?: Partitioning;
   /** Says what would be applied and applies nothing. */
   readonly dryRun?: boolean;
   readonly onMigration?: (migration: Migration) => void;
@@ -40,14 +42,16 @@ export async function migrate(db: Database, options: MigrateOptions): Promise<Mi
   }
   return await db.transaction(async (tx) => {
     await lockMigrations(tx, db.names.schema);
-    const migrations = await pendingMigrations(db, tx, options);
+    // First, because DDL refreshes the caches of this session. A mere look would still miss tables
+    // that another process made while this one waited for the lock, and apply everything twice.
     await tx.client.query(bootstrapSql(db.names));
+    const migrations = await pendingMigrations(db, tx, options);
     for (const migration of migrations) {
       options.onMigration?.(migration);
       await tx.client.query(migration.sql);
       await recordMigration(tx, migration);
     }
-    await keepSettings(tx, db, options.partitioning);
+    await keepSettings(tx, db, options.partitioning ?? resolvePartitioning());
     return { applied: migrations, version: schemaVersion() };
   });
 }
@@ -57,7 +61,7 @@ async function pendingMigrations(
   over: Queryable,
   options: MigrateOptions,
 ): Promise<Migration[]> {
-  const known = loadMigrations(db.names, await storedPartitioning(db, over, options.partitioning));
+  const known = loadMigrations(db.names, await layoutOf(db, over, options.partitioning));
   if (!(await isMigrated(db, over))) return known;
   await refuseOtherNames(db, over);
   const applied = new Map((await readAppliedMigrations(over)).map((one) => [one.version, one]));
@@ -80,15 +84,24 @@ async function pendingMigrations(
   return known.filter((migration) => !applied.has(migration.version));
 }
 
-/** The layout is chosen once: a later call with another strategy keeps what is there. */
-async function storedPartitioning(
+/** The layout is chosen once: a log that exists keeps its own. */
+async function layoutOf(
   db: Database,
   over: Queryable,
-  wanted: Partitioning,
+  wanted: Partitioning | undefined,
 ): Promise<Partitioning> {
-  if (!(await isMigrated(db, over))) return wanted;
-  const stored = (await readSettings(over)).get("partitioning");
-  return stored === undefined ? wanted : (JSON.parse(stored) as Partitioning);
+  const stored = (await isMigrated(db, over))
+    ? (await readSettings(over)).get("partitioning")
+    : undefined;
+  if (stored === undefined) return wanted ?? resolvePartitioning();
+  const layout = JSON.parse(stored) as Partitioning;
+  if (wanted !== undefined && wanted.strategy !== layout.strategy) {
+    throw new SchemaError(
+      `the log in schema ${db.names.schema} was made with partitioning "${layout.strategy}", ` +
+        `which cannot be changed to "${wanted.strategy}"`,
+    );
+  }
+  return layout;
 }
 
 async function keepSettings(

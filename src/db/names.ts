@@ -80,7 +80,7 @@ export function resolveNames(options: NamesOptions = {}): Names {
       return [key, parseTableName(chosen ?? fallback, schema)];
     }),
   ) as Record<keyof TableOptions, TableName>;
-  refuseSharedTables(tables);
+  refuseSharedTables(tables, schema);
   const quoted = Object.values(tables).map(quoteTable);
   const fingerprint = [schema, columnFamily, ...quoted].join(" ");
   return {
@@ -92,9 +92,31 @@ export function resolveNames(options: NamesOptions = {}): Names {
   };
 }
 
-function refuseSharedTables(tables: Readonly<Record<string, TableName>>): void {
+/** Tables that only we have, always in `schema`. */
+const OWN_TABLES = [
+  "cluster_changes",
+  "consumer_partitions",
+  "consumer_states",
+  "event_keys",
+  "frontier_fence",
+  "gap_evidence",
+  "leader_term",
+  "migrations",
+  "operator_actions",
+  "parked_events",
+  "parked_streams",
+  "settings",
+  "worker_info",
+];
+
+function refuseSharedTables(tables: Readonly<Record<string, TableName>>, schema: string): void {
   const seen = new Map<string, string>();
   for (const [key, name] of Object.entries(tables)) {
+    if (name.schema === schema && OWN_TABLES.includes(name.table)) {
+      throw new ConfigError(
+        `tables.${key}: ${quoteTable(name)} is a table of tidemill's own; use another name`,
+      );
+    }
     const other = seen.get(quoteTable(name));
     if (other !== undefined) {
       throw new ConfigError(`tables.${key} and tables.${other} are both ${quoteTable(name)}`);

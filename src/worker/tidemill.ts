@@ -1,5 +1,5 @@
 import { systemClock } from "../base/clock.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, UnavailableError } from "../base/errors.ts";
 import { fnv1a, quoteIdentifier } from "../base/identifier.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
@@ -126,7 +126,7 @@ export class Tidemill implements AsyncDisposable {
     const db = openDatabase(url, { queryTimeout: 2 ** 31 - 1, ...connect });
     try {
       return await migrate(db, {
-        partitioning: resolvePartitioning(partitioning),
+        ...(partitioning === undefined ? {} : { partitioning: resolvePartitioning(partitioning) }),
         ...(dryRun === undefined ? {} : { dryRun }),
         ...(onMigration === undefined ? {} : { onMigration }),
       });
@@ -193,14 +193,17 @@ export class Tidemill implements AsyncDisposable {
     const { timeoutMs, signal, ...workerOptions } = options;
     const head = await this.latestPosition();
     await using worker = await this.startWorker(workerOptions);
-    void worker;
     const wait: WaitForOptions = {
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(signal === undefined ? {} : { signal }),
     };
-    await Promise.all(
-      options.consumers.map((one) => this.waitFor(one.name, { position: head }, wait)),
+    const handled = options.consumers.map((one) =>
+      this.waitFor(one.name, { position: head }, wait),
     );
+    const ended = worker.finished.then(() => {
+      throw new UnavailableError("the worker was stopped before it had reached the head");
+    });
+    await Promise.race([Promise.all(handled), ended]);
     return head;
   }
 
@@ -245,6 +248,7 @@ export class Tidemill implements AsyncDisposable {
       directUrl: directUrl ?? this.#url,
       changesChannel: changesChannel(names),
       notifyChannel: notifyChannel ?? "worker_events",
+      announces: notifyChannel !== undefined,
       leaderKey: compat === "eventsalsa" ? EVENTSALSA_KEY : leaderKey(names),
       sequence: this.#facts.sequence,
       partitioning: this.#facts.partitioning,

@@ -27,6 +27,8 @@ export interface WorkerContext {
   readonly directUrl: string;
   readonly changesChannel: string;
   readonly notifyChannel: string;
+  /** Whether appends through this connection announce themselves. */
+  readonly announces: boolean;
   readonly leaderKey: bigint;
   readonly sequence: string;
   readonly partitioning: Partitioning;
@@ -218,6 +220,7 @@ export class Worker implements AsyncDisposable {
       staleGapHarborLag: options.staleGapHarborLag,
       syncIntervalMs: Math.max(1_000, Math.min(2_000, options.rebalanceInterval)),
       drainTimeoutMs: options.drainTimeout,
+      givesBack: this.#context.compat === undefined,
       isTrusted: () => registry.isTrusted,
     });
     const election = this.#buildElection(db);
@@ -306,7 +309,10 @@ export class Worker implements AsyncDisposable {
 
   #buildListener(db: Database, onEvents: () => void, onChanges: () => void): Listener {
     const { notifyChannel, notifyConnectionString } = this.#options;
-    const { directUrl, changesChannel } = this.#context;
+    const { directUrl, changesChannel, announces } = this.#context;
+    if (!announces && notifyChannel === undefined) {
+      this.#logger.warn({}, "listening for appends, but no notifyChannel is set for appending");
+    }
     return new Listener(db, {
       url: notifyConnectionString ?? directUrl,
       channels: new Map([

@@ -34,14 +34,15 @@ export interface TestDatabaseOptions {
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const server = options.server ?? inject("databaseUrl");
   const name = `test_${randomBytes(6).toString("hex")}`;
-  await withClient(server, async (client) => {
-    await client.query(`CREATE DATABASE ${name}`);
-  });
+  const isMigrated = options.migrated !== false;
+  const isCloned = isMigrated && options.server === undefined;
+  const template = isCloned ? ` TEMPLATE ${inject("templateDatabase")}` : "";
+  await withClient(server, (client) => client.query(`CREATE DATABASE ${name}${template}`));
   onCleanup(() =>
     withClient(server, (client) => client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)),
   );
   const url = withDatabase(server, name);
-  if (options.migrated !== false) await Tidemill.migrate(url);
+  if (isMigrated && !isCloned) await Tidemill.migrate(url);
   const pool = new pg.Pool({ connectionString: url, max: 5 });
   pool.on("error", () => {});
   onCleanup(() => pool.end());

@@ -1,3 +1,5 @@
+import { InvalidInputError } from "../../base/errors.ts";
+import type { Tidemill } from "../../worker/tidemill.ts";
 import { confirm } from "../confirm.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";
@@ -55,7 +57,7 @@ export async function rewindConsumer(
       );
     }
     await consumers.rewind(name, { to: flags.to });
-    print(`Consumer ${name} went back from ${checkpoint} to ${flags.to}.`);
+    print(`Consumer ${name} went back to ${flags.to}.`);
   });
 }
 
@@ -63,8 +65,10 @@ export async function skipEvent(
   name: string,
   flags: Confirmed & { readonly reason: string; readonly position?: bigint },
 ): Promise<void> {
-  await withTidemill(flags, async ({ consumers }) => {
+  await withTidemill(flags, async (mill) => {
+    const { consumers } = mill;
     const { reason, position } = flags;
+    await refuseSplit(mill, name);
     const { checkpoint } = await consumers.progress(name);
     const which = position === undefined ? "its next event" : `position ${position}`;
     await confirm(
@@ -83,7 +87,9 @@ export async function retireConsumer(
   name: string,
   flags: Confirmed & { readonly force?: boolean },
 ): Promise<void> {
-  await withTidemill(flags, async ({ consumers }) => {
+  await withTidemill(flags, async (mill) => {
+    const { consumers } = mill;
+    await refusePartition(mill, name);
     const { checkpoint } = await consumers.progress(name);
     await confirm(`This forgets ${name} and its position ${checkpoint}.`, flags);
     await consumers.retire(name, { force: flags.force === true });
@@ -95,9 +101,29 @@ export async function repartitionConsumer(
   name: string,
   flags: GlobalFlags & { readonly partitions: number },
 ): Promise<void> {
-  await withTidemill(flags, async ({ consumers }) => {
+  await withTidemill(flags, async (mill) => {
     const { partitions } = flags;
-    await consumers.repartition(name, { partitions });
+    await refusePartition(mill, name);
+    await mill.consumers.repartition(name, { partitions });
     print(`Consumer ${name} has ${partitions} partition(s); start workers that say the same.`);
   });
+}
+
+/** One event belongs to one partition; in the others, a healthy event would be passed. */
+async function refuseSplit(mill: Tidemill, name: string): Promise<void> {
+  const parts = (await mill.listConsumers()).filter((one) => one.name.startsWith(`${name}/`));
+  if (parts.length === 0) return;
+  const stopped = parts.find((one) => one.state === "quarantined") ?? parts[0];
+  throw new InvalidInputError(
+    `consumer ${name} has ${parts.length} partitions; name the one to skip in, ` +
+      `such as ${stopped?.name}`,
+  );
+}
+
+/** The other partitions would be left without it. */
+async function refusePartition(mill: Tidemill, name: string): Promise<void> {
+  const whole = name.replace(/\/\d+$/, "");
+  const parts = (await mill.listConsumers()).filter((one) => one.name.startsWith(`${whole}/`));
+  if (whole === name || parts.length < 2) return;
+  throw new InvalidInputError(`${name} is one partition; name the whole consumer, ${whole}`);
 }

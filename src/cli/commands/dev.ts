@@ -1,3 +1,4 @@
+import { systemClock } from "../../base/clock.ts";
 import { quoteIdentifier } from "../../base/identifier.ts";
 import { resolveNames } from "../../db/names.ts";
 import { Tidemill } from "../../worker/tidemill.ts";
@@ -43,12 +44,19 @@ async function demonstrate(
 ): Promise<void> {
   const { workers, rate, once: mustBeExact = false } = flags;
   const view = new LiveView();
-  const options = { ...connectOptions(flags), logger: view.logger() };
-  await using mill = await Tidemill.connect(database.url, options);
+  const logged = { ...connectOptions(flags), logger: view.logger() };
+  await using mill = await Tidemill.connect(database.url, logged);
   if (!database.isEmbedded) await refuseForeignLog(mill, names);
   await announce(`Appending ${rate} events/s for ${workers} worker(s) to handle; Ctrl-C stops`);
-  const ends = mustBeExact ? AbortSignal.any([signal, AbortSignal.timeout(ONCE_MS)]) : signal;
-  await announce(await runDemo(mill, { names, workers, rate, view, mustBeExact }, ends));
+  await announce(`What they make of it: ${names.schema}.order_view, .revenue, .shipments`);
+  const ending = new AbortController();
+  const end = (): void => ending.abort();
+  signal.addEventListener("abort", end, { once: true });
+  if (signal.aborted) end();
+  // Not AbortSignal.timeout: combined with another, Node 20 loses it to the garbage collector.
+  const cancel = mustBeExact ? systemClock.after(ONCE_MS, end) : end;
+  const options = { names, workers, rate, view, mustBeExact };
+  await announce(await runDemo(mill, options, ending.signal).finally(cancel));
 }
 
 async function migrateFor(database: DevDatabase, flags: DevFlags): Promise<void> {
@@ -57,8 +65,8 @@ async function migrateFor(database: DevDatabase, flags: DevFlags): Promise<void>
     const { applied, version } = await Tidemill.migrate(database.url, { ...options, dryRun: true });
     if (applied.length > 0 && applied.length < version) {
       throw new UsageError(
-        'this database has older tables of tidemill, which a demo does not upgrade; run "tidemill ' +
-          'migrate", or leave out the address for an embedded PostgreSQL',
+        "this database has older tables of tidemill, which a demo does not upgrade; " +
+          'run "tidemill migrate", or leave out the address for an embedded PostgreSQL',
       );
     }
   }

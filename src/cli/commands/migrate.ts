@@ -22,7 +22,7 @@ export async function runMigrate(flags: MigrateFlags): Promise<void> {
   }) as PartitioningOptions;
   const { applied, version } = await Tidemill.migrate(requireDatabaseUrl(flags), {
     ...connectOptions(flags),
-    partitioning,
+    ...(Object.keys(partitioning).length === 0 ? {} : { partitioning }),
     dryRun,
   });
   if (flags.json === true) {

@@ -27,7 +27,7 @@ export async function runStatus(flags: StatusFlags): Promise<void> {
     }
     const status = await mill.status();
     if (flags.json === true) printJson(status);
-    else print(statusLines(status, { all: flags.all === true }).join("\n"));
+    else print(statusLines(status, flags.all === true ? "shown" : "counted").join("\n"));
   });
 }
 
@@ -38,7 +38,7 @@ async function watch(mill: Tidemill, flags: StatusFlags): Promise<void> {
   const turn = async (): Promise<TurnResult> => {
     const status = await mill.status();
     if (screen === undefined) print(toJson(status));
-    else screen.draw(statusLines(status, { all: flags.all === true }));
+    else screen.draw(statusLines(status, flags.all === true ? "shown" : "counted"));
     return { restMs: WATCH_MS };
   };
   const onFailure = (error: unknown): number => {

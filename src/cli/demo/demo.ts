@@ -82,6 +82,7 @@ async function watch(mill: Tidemill, view: LiveView, signal: AbortSignal): Promi
     if (systemClock.now() - downSince > OUTAGE_MS_MAX) {
       throw new UnavailableError(`the database went away: ${messageOf(error)}`, { cause: error });
     }
+    view.outage(messageOf(error));
     return view.everyMs;
   };
   await runLoop(turn, { clock: systemClock, bell: new Bell(), onFailure }, signal);

@@ -14,6 +14,8 @@ export class LiveView {
   /** Opened by the first view: until then, lines are announced below each other. */
   #screen: LiveScreen | undefined;
   readonly #notices: string[] = [];
+  #isEnded = false;
+  #lines: string[] = [];
   #previous: { readonly position: bigint; readonly at: number } | undefined;
 
   show(status: Status): void {
@@ -22,17 +24,28 @@ export class LiveView {
       print(statusLine(status, rate));
       return;
     }
-    this.#screen ??= new LiveScreen();
-    this.#screen.draw(this.#frame(statusLines(status, { all: false }), rate));
+    this.#lines = statusLines(status, "hidden");
+    this.#lines[0] = `${colors.cyan(`${rate.toFixed(0)} events/s`)} · ${this.#lines[0] ?? ""}`;
+    this.#draw();
   }
 
+  /** The last view stands, and says so. */
+  outage(reason: string): void {
+    this.notice(reason);
+    if (isTerminal()) this.#draw();
+  }
+
+  /** Kept in sight; the same one again is not news. */
   notice(text: string): void {
+    if (this.#isEnded || this.#notices.at(-1) === text) return;
     if (!isTerminal()) print(`notice: ${text}`);
     this.#notices.push(text);
     this.#notices.splice(0, this.#notices.length - NOTICES_MAX);
   }
 
+  /** Afterwards nothing is shown: workers that leave warn of what is meant to happen. */
   end(): void {
+    this.#isEnded = true;
     this.#screen?.end();
   }
 
@@ -46,14 +59,14 @@ export class LiveView {
     return { debug: ignore, info: ignore, warn: tell, error: tell };
   }
 
-  #frame([headline = "", ...rest]: string[], rate: number): string[] {
-    return [
-      `${colors.cyan(`${rate.toFixed(0)} events/s`)} · ${headline}`,
-      ...rest,
+  #draw(): void {
+    this.#screen ??= new LiveScreen();
+    this.#screen.draw([
+      ...this.#lines,
       "",
       ...this.#notices.map((notice) => colors.yellow(notice)),
       colors.dim("Ctrl-C stops the workers, then the rest."),
-    ];
+    ]);
   }
 
   #rate(position: bigint): number {

@@ -5,11 +5,14 @@ import { statement } from "../../db/statement.ts";
 const REMOVE_PATIENCE_MS = 200;
 
 // Deleting a registration also frees its assignments and its lease, through the foreign keys.
+// After a restart of the server every heartbeat is old: nobody could beat while it was down, so
+// the workers get a while to return before their silence means anything.
 const REMOVE_STALE = statement(
   "workers_remove_stale",
   `WITH gone AS (
      DELETE FROM {worker_nodes}
       WHERE heartbeat_at < NOW() - make_interval(secs => $1::float8)
+        AND pg_postmaster_start_time() < NOW() - make_interval(secs => $1::float8 / 2)
      RETURNING worker_id
    ), marked AS (
      UPDATE {schema}.worker_info AS info
@@ -91,15 +94,21 @@ const HEARTBEAT = statement(
      RETURNING worker_id
    ), info AS (
      UPDATE {schema}.worker_info
-        SET last_seen_at = NOW(), load = $2::text::jsonb
+        SET last_seen_at = NOW(), load = $2::text::jsonb, ended_at = NULL,
+            status = CASE status WHEN 'dead' THEN $3 ELSE status END
       WHERE worker_id = (SELECT worker_id FROM beat)
    )
    SELECT worker_id FROM beat`,
 );
 
-/** False when the registration is gone. */
-export async function beatHeart(db: Queryable, workerId: string, load: object): Promise<boolean> {
-  const rows = await db.query(HEARTBEAT, [workerId, JSON.stringify(load)]);
+/** False when the registration is gone. Whoever was taken for dead and beats is alive again. */
+export async function beatHeart(
+  db: Queryable,
+  workerId: string,
+  status: "active" | "draining",
+  load: object,
+): Promise<boolean> {
+  const rows = await db.query(HEARTBEAT, [workerId, JSON.stringify(load), status]);
   return rows.length === 1;
 }
 

@@ -1,6 +1,7 @@
 import type { Connection, Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
-import { EVENT_COLUMNS, PersistedEvent, type StreamRef } from "../../events/event.ts";
+import { PersistedEvent, type StreamRef } from "../../events/event.ts";
+import { EVENT_COLUMNS } from "../../events/sql/columns.ts";
 
 export interface ParkedStream extends StreamRef {
   readonly state: "parked" | "replaying";

@@ -90,3 +90,14 @@ export async function deleteState(
   const [row] = await tx.query<{ state: StoppedState }>(RESUME, [partition]);
   return row?.state;
 }
+
+const LIFT_QUARANTINE = statement(
+  "consumer_lift_quarantine",
+  `DELETE FROM {schema}.consumer_states
+    WHERE consumer_name = $1 AND state = 'quarantined'`,
+);
+
+/** A pause that a person ordered stays. */
+export async function liftQuarantine(tx: Queryable, partition: string): Promise<void> {
+  await tx.query(LIFT_QUARANTINE, [partition]);
+}

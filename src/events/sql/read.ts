@@ -1,6 +1,7 @@
 import type { Connection, Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
-import { EVENT_COLUMNS, PersistedEvent, type StreamRef } from "../event.ts";
+import { PersistedEvent, type StreamRef } from "../event.ts";
+import { EVENT_COLUMNS } from "./columns.ts";
 
 const READ_AFTER = statement(
   "events_after",

@@ -1,0 +1,75 @@
+import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { removeEmbedded } from "../../../src/embedded/launcher.ts";
+import { testDatabase } from "../../support/database.ts";
+import { cli, runCli, startCli, tableCounts } from "./cli.ts";
+
+let folder: string;
+let dataDir: string;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "tidemill-dev-"));
+  chmodSync(folder, 0o755); // As root the server runs as another user.
+  dataDir = join(folder, "data");
+});
+
+afterAll(async () => {
+  await removeEmbedded(dataDir);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const isServerThere = (): boolean => existsSync(join(dataDir, "postmaster.pid"));
+
+it("runs once in a pipe: plain lines, everything checked, no server left", async () => {
+  const { code, stdout, stderr } = await runCli(["dev", "--once", "--data-dir", dataDir]);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).not.toContain("\u001B");
+  expect(stdout).toMatch(/^Database: postgres:\/\/\S+$/m);
+  expect(stdout).toMatch(/^position \d+ {2}\d+ events\/s .*order_view \d+ behind.* leader /m);
+  expect(stdout).toMatch(
+    /^Events handled: order_view \d+, revenue \d+, shipping \d+; each exactly once\.$/m,
+  );
+  expect(stdout).toMatch(/\nStopped\n$/);
+  expect(isServerThere()).toBe(false);
+});
+
+it("Ctrl-C stops in order; a second one on the same data adopts the server", async () => {
+  const first = startCli(["dev", "--data-dir", dataDir, "--rate", "50"]);
+  await first.line(/^position [1-9].* 2 workers {2}leader [0-9a-f]/);
+  const second = await runCli(["dev", "--once", "--workers", "1", "--data-dir", dataDir]);
+  expect(second).toMatchObject({ code: 0, stderr: "" });
+  expect(second.stdout).toMatch(/ran there already, and stays when this ends/);
+  expect(second.stdout).not.toMatch(/Stopping PostgreSQL/);
+  expect(isServerThere()).toBe(true);
+  first.child.kill("SIGINT");
+  const { code, stdout, stderr } = await first.ended;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).toMatch(/Stopping the workers\n.*exactly once\.\nStopping PostgreSQL\nStopped\n$/);
+  expect(isServerThere()).toBe(false);
+});
+
+it("uses a database that is given, and keeps its password to itself", async () => {
+  const { url } = await testDatabase({ migrated: false });
+  const { password } = new URL(url);
+  const said = await cli(url, "dev", "--once");
+  expect(said).toMatch(/each exactly once\./);
+  expect(said).not.toContain(password);
+  expect(JSON.parse(await cli(url, "consumer", "list", "--json"))).toMatchObject([
+    { name: "order_view", lag: "0" },
+    { name: "revenue" },
+    { name: "shipping" },
+  ]);
+});
+
+it("refuses a log that is not a demo's", async () => {
+  const database = await testDatabase();
+  const mill = await database.connect();
+  await mill.append({ type: "Invoice", id: "1" }, [{ type: "InvoiceSent" }]);
+  const before = await tableCounts(database.pool);
+  const refused = await runCli(["dev"], { env: { DATABASE_URL: database.url } });
+  expect(refused.code).toBe(2);
+  expect(refused.stderr).toMatch(/^tidemill: the log .* is not a demo's[^\n]+\n$/);
+  expect(await tableCounts(database.pool)).toEqual(before);
+});

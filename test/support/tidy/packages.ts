@@ -1,0 +1,71 @@
+import { textOf } from "./repository.ts";
+
+/** Settled by trial; adding one needs a decision record in docs/adr. */
+export const RUNTIME_PACKAGES: readonly string[] = [
+  "@bufbuild/protobuf",
+  "@clack/prompts",
+  "@grpc/grpc-js",
+  "@hono/node-server",
+  "@hono/zod-openapi",
+  "@opentelemetry/api",
+  "commander",
+  "croner",
+  "grpc-health-check",
+  "hono",
+  "jose",
+  "pg",
+  "picocolors",
+  "pino",
+  "zod",
+];
+
+interface LockedPackage {
+  readonly version?: string;
+  readonly resolved?: string;
+  readonly link?: boolean;
+  readonly hasInstallScript?: boolean;
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
+}
+
+interface Manifest {
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
+}
+
+export const manifest = (): Manifest => JSON.parse(textOf("package.json")) as Manifest;
+
+export function lockedPackages(): ReadonlyMap<string, LockedPackage> {
+  const lock = JSON.parse(textOf("package-lock.json")) as {
+    packages: Record<string, LockedPackage>;
+  };
+  return new Map(Object.entries(lock.packages));
+}
+
+/** Paths in the lock file of everything that a user of the package installs. */
+export function runtimeClosure(): string[] {
+  const locked = lockedPackages();
+  const found = new Set<string>();
+  const visit = (from: string, name: string): void => {
+    const path = resolveLocked(locked, from, name);
+    if (path === undefined || found.has(path)) return;
+    found.add(path);
+    const { dependencies, optionalDependencies } = locked.get(path) ?? {};
+    for (const next of Object.keys({ ...dependencies, ...optionalDependencies })) visit(path, next);
+  };
+  for (const name of Object.keys(manifest().dependencies ?? {})) visit("", name);
+  return [...found];
+}
+
+/** The nearest installed copy, looked up as Node does. */
+function resolveLocked(
+  locked: ReadonlyMap<string, LockedPackage>,
+  from: string,
+  name: string,
+): string | undefined {
+  for (let base = from; ; base = base.replace(/(^|\/)node_modules\/(@[^/]+\/)?[^/]+$/, "")) {
+    const path = `${base === "" ? "" : `${base}/`}node_modules/${name}`;
+    if (locked.has(path)) return path;
+    if (base === "") return undefined;
+  }
+}

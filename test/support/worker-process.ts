@@ -1,0 +1,33 @@
+import { Tidemill, type WorkerOptions } from "../../src/index.ts";
+import { recording } from "./recording.ts";
+
+/** One worker as a program of its own: says in JSON lines what becomes of it. */
+export interface WorkerProcessSpec {
+  readonly url: string;
+  readonly consumers: readonly string[];
+  readonly options: Omit<WorkerOptions, "consumers" | "logger">;
+}
+
+const say = (line: object): void => {
+  process.stdout.write(`${JSON.stringify(line)}\n`);
+};
+
+const spec = JSON.parse(process.argv[2] ?? "{}") as WorkerProcessSpec;
+const mill = await Tidemill.connect(spec.url);
+const worker = mill.worker({
+  ...spec.options,
+  consumers: spec.consumers.map((name) => recording(name)),
+});
+process.once("SIGTERM", () => {
+  say({ event: "stopping" });
+  void worker.stop();
+});
+say({ event: "starting", id: worker.id });
+try {
+  await worker.start();
+  say({ event: "stopped" });
+} catch (error) {
+  say({ event: "failed", name: error instanceof Error ? error.name : String(error) });
+  process.exitCode = 1;
+}
+await mill.close();
