@@ -12,6 +12,7 @@ import {
 } from "./support/tidy/modules.ts";
 import {
   lockedPackages,
+  lockedPath,
   manifest,
   RUNTIME_PACKAGES,
   runtimeClosure,
@@ -348,6 +349,16 @@ describe("dependencies", () => {
       resolved === undefined || link === true ? [] : [`package-lock.json:1: ${path} ${resolved}`],
     );
     refuse(faults, "install with the project's .npmrc, which omits addresses");
+  });
+
+  it("are locked for every platform, or npm ci refuses the lock file", () => {
+    const locked = lockedPackages();
+    const faults = [...locked].flatMap(([path, { optionalDependencies = {} }]) =>
+      Object.keys(optionalDependencies)
+        .filter((name) => lockedPath(locked, path, name) === undefined)
+        .map((name) => `package-lock.json:1: ${name}, which ${path} names`),
+    );
+    refuse(faults, "a registry that lacks other platforms leaves these out; write them by hand");
   });
 
   it("of the run time need no install script", () => {

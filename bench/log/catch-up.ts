@@ -23,7 +23,7 @@ export async function catchUpFigures(server: BenchServer, pairs: number): Promis
     pairs,
     payloadBytes: 100,
     worker: "defaults (batchSize 500, batchPause 0), handler reads event.data",
-    bareReader: `one prepared connection, ${BARE_ROWS} rows a read, two reads in flight, JSON parsed`,
+    bareReader: `one prepared connection, ${BARE_ROWS} rows a read, two in flight, JSON parsed`,
   };
   const ratios = ours.map((rate, pair) => rate / (bare[pair] ?? Number.NaN));
   const source = await catchUp(url, {

@@ -17,6 +17,11 @@ export const systemClock: Clock = {
   },
 };
 
+/** The present as a person writes it, for names of files. Decides nothing. */
+export function wallClockStamp(): string {
+  return new Date().toISOString().replace(/\D/g, "").slice(0, 14);
+}
+
 /** Waits `ms`, or until `signal` aborts. Waiting never throws. */
 export function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();

@@ -43,6 +43,10 @@ const hostile = fc.oneof(
   fc.stringMatching(/^[A-Za-z_"'.$-]{1,70}$/),
 );
 
+const usable = fc
+  .stringMatching(/^[A-Za-z_][A-Za-z0-9_$-]{0,62}$/)
+  .filter((name) => !name.includes("$$"));
+
 const TEXT = "SELECT 1 FROM {events} WHERE a = '{events}'::regclass";
 const PLAIN = shapeOf('SELECT 1 FROM "s"."t" WHERE a = \'x\'::regclass');
 
@@ -51,7 +55,7 @@ describe("quoteIdentifier", () => {
     expect(quoteIdentifier(name)).toBe(`"${name}"`);
   });
 
-  it.each(["", "1a", 'a"b', "a b", "a.b", "é", "a;b", "a\n", "A".repeat(64), "-a"])(
+  it.each(["", "1a", 'a"b', "a b", "a.b", "é", "a;b", "a\n", "A".repeat(64), "-a", "a$$b"])(
     "refuses %j instead of repairing it",
     (name) => {
       expect(() => quoteIdentifier(name)).toThrow(ConfigError);
@@ -115,9 +119,8 @@ describe("parseTableName", () => {
   });
 
   it("gives back what was quoted", () => {
-    const part = fc.stringMatching(/^[A-Za-z_][A-Za-z0-9_$-]{0,62}$/);
     fc.assert(
-      fc.property(part, part, (schema, table) => {
+      fc.property(usable, usable, (schema, table) => {
         expect(parseTableName(quoteTable({ schema, table }), "x")).toEqual({ schema, table });
       }),
     );
@@ -130,9 +133,8 @@ describe("derivedName", () => {
   });
 
   it("is a usable name for every table, and differs where tables differ in their tail", () => {
-    const table = fc.stringMatching(/^[A-Za-z_][A-Za-z0-9_$-]{0,62}$/);
     fc.assert(
-      fc.property(table, (name) => {
+      fc.property(usable, (name) => {
         expect(() => quoteIdentifier(derivedName("idx_", name, "_correlation"))).not.toThrow();
       }),
     );

@@ -14,8 +14,8 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_$-]*$/;
 export function quoteIdentifier(name: string): QuotedIdentifier {
   if (!IDENTIFIER.test(name) || name.includes("$$")) {
     throw new ConfigError(
-      `${JSON.stringify(name)} is not a usable SQL name: use letters, digits, "_", "-" and single "$", ` +
-        "starting with a letter or _",
+      `${JSON.stringify(name)} is not a usable SQL name: use letters, digits, "_", "-" and ` +
+        'single "$", starting with a letter or _',
     );
   }
   if (Buffer.byteLength(name) > 63) {

@@ -16,7 +16,7 @@ describe("uuidv7", () => {
     expect(Number.parseInt(made.replaceAll("-", "").slice(0, 12), 16)).toBe(future);
   });
 
-  it("grows strictly within a millisecond, beyond its counter, and when the clock steps back", () => {
+  it("grows strictly within a millisecond, beyond its counter, and after a step back", () => {
     const at = Date.now() + 7_200_000;
     const made = [
       ...Array.from({ length: 10_000 }, () => uuidv7(at)),

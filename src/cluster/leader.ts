@@ -110,18 +110,18 @@ export class Leader implements Service {
   }
 
   #registryDuty(): LeaderDuty {
-    const { clock, heartbeatTimeoutMs, logger } = this.#options;
+    const { clock, heartbeatTimeoutMs, logger, workerId } = this.#options;
     return {
       name: "registry",
       everyMs: Math.min(1_000, heartbeatTimeoutMs / 2),
       run: async () => {
-        const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000);
+        const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000, workerId);
         if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
         await forgetEndedWorkers(this.#db, FORGET_SECONDS);
         // Who could not reach the database may not have been the only one.
         if (clock.now() - this.#steadySince < heartbeatTimeoutMs) return;
         const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
-        await this.#db.transaction((tx) => removeStaleWorkers(tx, ageSeconds));
+        await this.#db.transaction((tx) => removeStaleWorkers(tx, ageSeconds, workerId));
       },
     };
   }

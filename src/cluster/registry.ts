@@ -73,7 +73,7 @@ export class Registry implements Service {
     const { heartbeatTimeoutMs, changesChannel, logger, clock } = this.#options;
     const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
     await this.#db
-      .transaction((tx) => removeStaleWorkers(tx, ageSeconds))
+      .transaction((tx) => removeStaleWorkers(tx, ageSeconds, this.#worker.workerId))
       .then(
         (removed) => {
           if (removed.length > 0) logger.info({ removed }, "cleaned stale worker registrations");

@@ -70,7 +70,13 @@ export type BatchOutcome =
   | { readonly kind: "drifted" }
   | { readonly kind: "vanished" }
   | { readonly kind: "stopped"; readonly state: StoppedState }
-  | { readonly kind: "failed"; readonly event: PersistedEvent; readonly error: unknown };
+  | {
+      readonly kind: "failed";
+      readonly event: PersistedEvent;
+      readonly error: unknown;
+      /** The time was up: the event may just have been the one at hand. */
+      readonly isLate: boolean;
+    };
 
 /** begin → own? → unchanged? → handle in order → save → commit. */
 export async function runBatch(context: BatchContext, plan: BatchPlan): Promise<BatchOutcome> {
@@ -136,7 +142,8 @@ async function work(
   const events = window.events.filter((event) => concerns(context.partition, event));
   const setAside = await splitParked(context, connection, plan, events);
   const failure = await handleInOrder(context, connection, running, setAside.handle);
-  if (failure !== undefined) return { kind: "failed", ...failure };
+  const isLate = running.deadline.isReached;
+  if (failure !== undefined) return { kind: "failed", ...failure, isLate };
   try {
     const crossed = await finish(context, connection, { window, plan, revalidated, setAside });
     return {
@@ -150,7 +157,7 @@ async function work(
     // A constraint checked at commit, or a query nobody awaited: the handler's doing.
     const event = setAside.handle.at(-1);
     if (isUnavailable(error) || event === undefined) throw error;
-    return { kind: "failed", event, error };
+    return { kind: "failed", event, error, isLate };
   }
 }
 
@@ -159,7 +166,7 @@ export interface HandlerFailure {
   readonly error: unknown;
 }
 
-/** Calls the handler for each event. Returns the first that failed; throws when it was an outage. */
+/** Calls the handler for each event. Returns the first that failed; throws an outage. */
 export async function handleInOrder(
   context: BatchContext,
   connection: Connection,

@@ -54,6 +54,8 @@ export class ConsumerLoop {
   #isLost = false;
   #pollMs: number;
   #failures = 0;
+  /** Up to here each event is a batch of its own, to find out which one fails. */
+  #singlyUntil = 0n;
 
   constructor(
     db: Database,
@@ -181,7 +183,7 @@ export class ConsumerLoop {
 
   /** A scoped consumer passes windows that hold nothing for it without a commit for each. */
   async #nextWindow(checkpoint: bigint): Promise<Window | undefined> {
-    const { batchSize } = this.#settings;
+    const batchSize = checkpoint < this.#singlyUntil ? 1 : this.#settings.batchSize;
     const first = await this.#reader.window(checkpoint, batchSize, this.bell);
     if (first === undefined) return undefined;
     const events = [...first.events];
@@ -263,9 +265,13 @@ export class ConsumerLoop {
 
   async #failed(window: Window, failure: BatchOutcome & { kind: "failed" }): Promise<TurnResult> {
     const { maxConsecutiveFailures, pollIntervalMs, maxPollIntervalMs } = this.#settings;
-    if (this.#batch.hardStop.aborted) return "again"; // Interrupted, which says nothing about the event.
+    // Interrupted, which says nothing about the event.
+    if (this.#batch.hardStop.aborted) return "again";
     this.#failures += 1;
-    const { event, error } = failure;
+    const { event, error, isLate } = failure;
+    // All of them together may have been too slow, and the one at hand is innocent.
+    const isShared = isLate && window.events.length > 1;
+    if (isShared) this.#singlyUntil = window.target;
     this.#logger.error(
       {
         error: messageOf(error),
@@ -274,7 +280,9 @@ export class ConsumerLoop {
       },
       "consumer batch failed",
     );
-    if (this.#failures >= maxConsecutiveFailures) return await this.#isolate(window, event, error);
+    if (this.#failures >= maxConsecutiveFailures && !isShared) {
+      return await this.#isolate(window, event, error);
+    }
     return {
       restMs: exponentialMs(this.#failures, pollIntervalMs, maxPollIntervalMs),
       isDeaf: true,
@@ -295,6 +303,7 @@ export class ConsumerLoop {
       const before = await runBatch(this.#batch, { window: cutWindow(window, healthy), proof });
       if (before.kind === "failed") {
         this.#failures = 0; // Another event fails too, and has its own attempts.
+        this.#singlyUntil = event.position; // What shows at the commit is blamed on the last.
         return await this.#failed(window, before);
       }
       if (before.kind !== "committed") return "again";

@@ -8,7 +8,8 @@ export class ConsumerMetrics {
   );
   readonly batches = new Counter(
     "tidemill_batches_total",
-    "Batches by consumer and outcome: committed, drifted, vanished, lost, stopped, failed, unavailable.",
+    "Batches by consumer and outcome (committed, drifted, vanished, lost, stopped, failed, " +
+      "unavailable).",
   );
   readonly batchSeconds = new Histogram(
     "tidemill_batch_seconds",

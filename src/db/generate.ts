@@ -1,5 +1,6 @@
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { wallClockStamp } from "../base/clock.ts";
 import { ConfigError, ConflictError, InvalidInputError, messageOf } from "../base/errors.ts";
 import { refuseUnknown, withoutUndefined } from "../base/options.ts";
 import { VERSION } from "../base/version.ts";
@@ -167,6 +168,5 @@ function checkFilename(name: string): string {
 }
 
 function defaultFilename(): string {
-  const digits = new Date().toISOString().replace(/\D/g, "").slice(0, 14);
-  return `${digits}_init_tidemill.sql`;
+  return `${wallClockStamp()}_init_tidemill.sql`;
 }

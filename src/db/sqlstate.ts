@@ -24,9 +24,23 @@ const NETWORK = new Set([
   "EAI_AGAIN",
 ]);
 
-/** node-postgres raises these without a code. */
-const CONNECTION_MESSAGES =
-  /connection terminated|connection ended|connection error|not queryable|timeout expired|timeout exceeded|client was closed|server conn crashed|query_wait_timeout|server_login_retry|pooler|pgbouncer/i;
+/** node-postgres and poolers raise these without a code. */
+const CONNECTION_MESSAGES = new RegExp(
+  [
+    "connection terminated",
+    "connection ended",
+    "connection error",
+    "not queryable",
+    "timeout expired",
+    "timeout exceeded",
+    "client was closed",
+    "server conn crashed",
+    "query_wait_timeout",
+    "server_login_retry",
+    "pgbouncer",
+  ].join("|"),
+  "i",
+);
 
 export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string"

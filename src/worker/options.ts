@@ -46,7 +46,7 @@ export interface WorkerOptions {
   readonly heartbeatInterval?: number;
   /** Age of a heartbeat at which others take over its consumers. Defaults to 10,000. */
   readonly heartbeatTimeout?: number;
-  /** "advisory" needs a direct connection; "lease" works through a pooler. Defaults to "advisory". */
+  /** "advisory" needs a direct connection, "lease" none. Defaults to "advisory". */
   readonly leaderStrategy?: LeaderStrategy;
   /** Defaults to the logger of the connection. */
   readonly logger?: Logger;

@@ -41,7 +41,7 @@ import { Worker, type WorkerContext } from "./worker.ts";
 export interface ConnectOptions extends NamesOptions {
   /** Joins a cluster of the Go program of this name, on its tables. Defaults to none. */
   readonly compat?: "eventsalsa";
-  /** The server's own address, when the main one leads through a pooler. Defaults to the main one. */
+  /** The server's own address, when `url` leads through a pooler. Defaults to `url`. */
   readonly directUrl?: string;
   /** Structured log. Defaults to silence. */
   readonly logger?: Logger;

@@ -113,7 +113,7 @@ function processingTests(newCluster: () => Promise<Cluster>): void {
   });
 
   // TestTransactionalIntegrity_MidBatchFailureRollsBackAndRetriesFromCheckpoint
-  it("rolls a batch back when one of its events fails and tries again from the checkpoint", async () => {
+  it("rolls a batch back when an event fails and tries again from the checkpoint", async () => {
     const { database, mill, start } = await newCluster();
     const positions = await appendEvents(mill, 3);
     const attempts: bigint[] = [];
@@ -243,7 +243,7 @@ function membershipTests(newCluster: () => Promise<Cluster>): void {
   });
 
   // TestWorkerStartupCleanup_PreservesRowsNewerThanCleanupThreshold
-  it("keeps a younger registration when it starts, and takes its consumers all the same", async () => {
+  it("keeps a younger registration when it starts, and still takes its consumers", async () => {
     const { database, start } = await newCluster();
     const gone = await leaveRegistration(database, 3);
     const worker = await start([recording("orphan")], { heartbeatTimeout: 2_000 });

@@ -49,7 +49,11 @@ async function makeTemplate(project: TestProject, server: string): Promise<() =>
   const run = async (sql: string): Promise<void> => {
     const client = new pg.Client({ connectionString: server });
     await client.connect();
-    await client.query(sql).finally(() => client.end());
+    try {
+      await client.query(sql);
+    } finally {
+      await client.end();
+    }
   };
   await run(`CREATE DATABASE ${name}`);
   const url = new URL(server);

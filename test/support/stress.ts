@@ -57,6 +57,8 @@ export interface StressResult {
   readonly gapDelayP50Ms: number;
   readonly gapDelayP99Ms: number;
   readonly gapDelayMaxMs: number;
+  /** The same to the start of its batch: without the handlers of the events before it. */
+  readonly batchDelayP99Ms: number;
   /**
    * The same, but from the end of the last transaction that was open at that moment or began
    * within the 50 ms in which a fence is drawn, whatever it held. An epoch cannot tell them apart.
@@ -91,7 +93,8 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
   try {
     await pool.query(
       `CREATE TABLE stress_handled (id BIGINT GENERATED ALWAYS AS IDENTITY, consumer TEXT NOT NULL,
-                                    position BIGINT NOT NULL, started_at FLOAT8 NOT NULL);
+                                    position BIGINT NOT NULL, started_at FLOAT8 NOT NULL,
+                                    batch XID8 DEFAULT pg_current_xact_id());
        CREATE TABLE stress_orders (tag TEXT)`,
     );
     mills.push(await Tidemill.connect(url), await Tidemill.connect(url));
@@ -117,6 +120,23 @@ export async function runStress(options: StressOptions): Promise<StressResult> {
     await Promise.all(mills.map((mill) => mill.close()));
     await pool.end();
   }
+}
+
+/** Faults for a run: `act` so many times, at random moments spread over so many seconds. */
+export function spread(
+  times: number,
+  seconds: number,
+  seed: number,
+  act: () => Promise<void>,
+): (signal: AbortSignal) => Promise<void> {
+  return async (signal) => {
+    const random = new Random(seed);
+    const everyMs = (seconds * 1_000) / (times + 1);
+    for (let done = 0; done < times && !signal.aborted; done += 1) {
+      await delay(everyMs * (0.7 + 0.3 * random.next()));
+      await act();
+    }
+  };
 }
 
 async function measureRoundTrips(pool: pg.Pool, stop: AbortSignal): Promise<number[]> {
@@ -150,7 +170,8 @@ async function startWorkers(mills: readonly Tidemill[], given: Partial<WorkerOpt
   await eventually(() => {
     const counts = workers.map((worker) => worker.assigned.length);
     const total = counts.reduce((sum, count) => sum + count, 0);
-    if (total !== 1 + PARTITIONS || counts.includes(0)) throw new Error(`assigned ${counts.join()}`);
+    if (total !== 1 + PARTITIONS || counts.includes(0))
+      throw new Error(`assigned ${counts.join()}`);
   });
 }
 
@@ -259,6 +280,8 @@ interface HandledRow {
   readonly consumer: string;
   readonly position: string;
   readonly started_at: number;
+  /** When the first event of the same batch was. */
+  readonly batch_at: number;
 }
 
 async function examine(
@@ -271,7 +294,9 @@ async function examine(
        FROM tidemill.events ORDER BY global_position`,
   );
   const { rows: handled } = await pool.query<HandledRow>(
-    "SELECT consumer, position, started_at FROM stress_handled ORDER BY id",
+    `SELECT consumer, position, started_at,
+            min(started_at) OVER (PARTITION BY batch) AS batch_at
+       FROM stress_handled ORDER BY id`,
   );
   const streams = new Map(events.map((row) => [row.position, row.stream]));
   const committed = transactions.filter(({ outcome }) => outcome === "committed");
@@ -287,7 +312,7 @@ async function examine(
     lost += events.filter(({ position }) => !counts.has(position)).length;
     for (const count of counts.values()) repeated += count - 1;
   }
-  const [delays, overruns] = gapDelays(handled, transactions);
+  const { delays, batches, overruns } = gapDelays(handled, transactions);
   const drawn = new Set(transactions.flatMap(({ positions }) => positions.map(String)));
   const wrote = transactions.filter(({ positions }) => positions.length > 0);
   return {
@@ -302,6 +327,7 @@ async function examine(
     gapDelayP50Ms: quantile(delays, 0.5),
     gapDelayP99Ms: quantile(delays, 0.99),
     gapDelayMaxMs: delays.at(-1) ?? 0,
+    batchDelayP99Ms: quantile(batches, 0.99),
     overrunP99Ms: quantile(overruns, 0.99),
     longestAppendMs: Math.max(0, ...wrote.map(({ beganAt, endedAt }) => endedAt - beganAt)),
   };
@@ -340,11 +366,11 @@ function countTorn(
   }).length;
 }
 
-/** How late handlers started: after what they had to wait for, and after what an epoch waits for. */
+/** How late: after what an event had to wait for, and after what an epoch waits for. */
 function gapDelays(
   handled: readonly HandledRow[],
   transactions: readonly Transaction[],
-): [delays: number[], overruns: number[]] {
+): { delays: number[]; batches: number[]; overruns: number[] } {
   const held = transactions
     .flatMap(({ positions, endedAt }) => positions.map((position) => ({ position, endedAt })))
     .sort((a, b) => (a.position < b.position ? -1 : 1));
@@ -355,17 +381,20 @@ function gapDelays(
     readyAt.set(String(position), latest);
   }
   const delays: number[] = [];
+  const batches: number[] = [];
   const overruns: number[] = [];
-  for (const { position, started_at: startedAt } of handled) {
+  for (const { position, started_at: startedAt, batch_at: batchAt } of handled) {
     const ready = readyAt.get(position);
     if (ready === undefined) continue;
     delays.push(Math.max(0, startedAt - ready));
+    batches.push(Math.max(0, batchAt - ready));
     const closable = transactions.reduce(
       (end, one) => (one.beganAt <= ready + FENCE_MS ? Math.max(end, one.endedAt) : end),
       ready,
     );
-    overruns.push(Math.max(0, startedAt - closable));
+    overruns.push(Math.max(0, batchAt - closable));
   }
   const ascending = (a: number, b: number): number => a - b;
-  return [delays.sort(ascending), overruns.sort(ascending)];
+  for (const all of [delays, batches, overruns]) all.sort(ascending);
+  return { delays, batches, overruns };
 }

@@ -88,7 +88,7 @@ const HOLD_TERM = statement(
       FOR SHARE`,
 );
 
-/** True while this leader's term is the current one, which then stays so until the transaction ends. */
+/** True while this leader's term is the current one; then it stays so to the transaction's end. */
 export async function holdTerm(tx: Queryable, term: bigint, workerId: string): Promise<boolean> {
   const rows = await tx.query(HOLD_TERM, [String(term), workerId]);
   return rows.length === 1;

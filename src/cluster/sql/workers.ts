@@ -12,6 +12,7 @@ const REMOVE_STALE = statement(
   `WITH gone AS (
      DELETE FROM {worker_nodes}
       WHERE heartbeat_at < NOW() - make_interval(secs => $1::float8)
+        AND worker_id <> $2
         AND pg_postmaster_start_time() < NOW() - make_interval(secs => $1::float8 / 2)
      RETURNING worker_id
    ), marked AS (
@@ -25,12 +26,17 @@ const REMOVE_STALE = statement(
 );
 
 /**
- * Removes registrations that are older than that. Does not wait for a batch that a paused worker
- * holds open: whoever calls it has other things to do, and it is called again.
+ * Removes registrations that are older than that, but never `ownId`: who runs this is alive,
+ * however late its heartbeat. Does not wait for a batch that a paused worker holds open: whoever
+ * calls it has other things to do, and it is called again.
  */
-export async function removeStaleWorkers(tx: Queryable, ageSeconds: number): Promise<string[]> {
+export async function removeStaleWorkers(
+  tx: Queryable,
+  ageSeconds: number,
+  ownId: string,
+): Promise<string[]> {
   await setLockTimeout(tx, REMOVE_PATIENCE_MS);
-  const rows = await tx.query<{ worker_id: string }>(REMOVE_STALE, [ageSeconds]);
+  const rows = await tx.query<{ worker_id: string }>(REMOVE_STALE, [ageSeconds, ownId]);
   return rows.map((row) => row.worker_id);
 }
 
@@ -39,6 +45,7 @@ const MARK_DEAD = statement(
   `UPDATE {schema}.worker_info AS info
       SET status = 'dead', ended_at = NOW()
     WHERE info.status IN ('active', 'draining')
+      AND info.worker_id <> $2
       AND info.last_seen_at < NOW() - make_interval(secs => $1::float8)
       AND NOT EXISTS (
         SELECT FROM {worker_nodes} AS node
@@ -48,8 +55,12 @@ const MARK_DEAD = statement(
 );
 
 /** Marks workers whose heartbeat is too old, so that people see when they died. */
-export async function markDeadWorkers(db: Queryable, ageSeconds: number): Promise<string[]> {
-  const rows = await db.query<{ worker_id: string }>(MARK_DEAD, [ageSeconds]);
+export async function markDeadWorkers(
+  db: Queryable,
+  ageSeconds: number,
+  ownId: string,
+): Promise<string[]> {
+  const rows = await db.query<{ worker_id: string }>(MARK_DEAD, [ageSeconds, ownId]);
   return rows.map((row) => row.worker_id);
 }
 

@@ -20,6 +20,13 @@ const FENCE = statement(
    RETURNING pg_current_xact_id()::text AS fence`,
 );
 
+const APPENDED_TABLES = `
+        SELECT '{stream_heads}'::regclass
+         UNION ALL
+        SELECT relid FROM pg_partition_tree('{events}'::regclass)
+         UNION ALL
+        SELECT '{events}'::regclass`;
+
 // Holders of the lock that every append takes on the heads or on the log before it draws a
 // position. Readable by every role, unlike pg_stat_activity.
 const LOCKERS = statement(
@@ -31,12 +38,7 @@ const LOCKERS = statement(
       AND lock.granted
       AND lock.pid IS DISTINCT FROM pg_backend_pid()
       AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND lock.relation IN (
-        SELECT '{stream_heads}'::regclass
-         UNION ALL
-        SELECT relid FROM pg_partition_tree('{events}'::regclass)
-         UNION ALL
-        SELECT '{events}'::regclass)`,
+      AND lock.relation IN (${APPENDED_TABLES})`,
 );
 
 async function readLockers(db: Queryable): Promise<Set<string>> {
@@ -74,20 +76,35 @@ export async function observe(db: Queryable, withLockers: boolean): Promise<Obse
   return withLockers ? { oldestRunning, lockers: await readLockers(db) } : { oldestRunning };
 }
 
+// Those that hold the append's lock come first: writers that are only older hold an epoch, not a
+// gap, and there may be many of them.
 const HOLDERS = statement(
   "frontier_holders",
-  `SELECT activity.pid, activity.usename AS "user", activity.application_name AS application,
-          activity.state, extract(epoch FROM clock_timestamp() - activity.xact_start)::float8 AS age,
-          left(activity.query, 200) AS query
-     FROM pg_stat_activity AS activity
-    WHERE activity.backend_xid IS NOT NULL
-      AND activity.pid <> pg_backend_pid()
-      AND activity.backend_xid::text::bigint <= ($1::text::numeric % 4294967296)::bigint
-   UNION ALL
-   SELECT NULL, prepared.owner, prepared.gid, 'prepared',
-          extract(epoch FROM clock_timestamp() - prepared.prepared)::float8, NULL
-     FROM pg_prepared_xacts AS prepared
-    ORDER BY age DESC NULLS LAST
+  `SELECT pid, "user", application, state, age, query
+     FROM (
+       SELECT activity.pid, activity.usename AS "user",
+              activity.application_name AS application, activity.state,
+              extract(epoch FROM clock_timestamp() - activity.xact_start)::float8 AS age,
+              left(activity.query, 200) AS query,
+              EXISTS (
+                SELECT FROM pg_locks AS lock
+                 WHERE lock.pid = activity.pid
+                   AND lock.locktype = 'relation'
+                   AND lock.mode = 'RowExclusiveLock'
+                   AND lock.database = activity.datid
+                   AND activity.datname = current_database()
+                   AND lock.relation IN (${APPENDED_TABLES})) AS appends
+         FROM pg_stat_activity AS activity
+        WHERE activity.backend_xid IS NOT NULL
+          AND activity.pid <> pg_backend_pid()
+          AND activity.backend_xid::text::bigint <= ($1::text::numeric % 4294967296)::bigint
+        UNION ALL
+       SELECT NULL, prepared.owner, prepared.gid, 'prepared',
+              extract(epoch FROM clock_timestamp() - prepared.prepared)::float8, NULL,
+              prepared.database = current_database()
+         FROM pg_prepared_xacts AS prepared
+     ) AS holder
+    ORDER BY appends DESC, age DESC NULLS LAST
     LIMIT 5`,
 );
 

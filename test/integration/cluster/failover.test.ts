@@ -247,7 +247,7 @@ function gated(name: string): {
 }
 
 describe("a worker that stops", () => {
-  it("finishes the batch in flight before its row goes, and gives the rest away at once", async () => {
+  it("ends its batch in flight before its row goes, and gives up the rest at once", async () => {
     const database = await newDatabase();
     const { pool } = database;
     const mill = await database.connect();
@@ -342,7 +342,7 @@ describe("a worker that stops", () => {
     await expectOnceInOrder(pool, names, positions);
   });
 
-  it("announces it first, then gives up consumers, leadership and registration in turn", async () => {
+  it("announces it, then gives up consumers, leadership and registration in turn", async () => {
     const database = await newDatabase();
     const { pool } = database;
     const names = NAMES.slice(0, 3);

@@ -29,7 +29,7 @@ async function setup(): Promise<TestDatabase> {
 }
 
 describe("a batch", () => {
-  it("leaves nothing behind when one of its events fails, and begins again from there", async () => {
+  it("leaves nothing behind when one of its events fails, and begins again", async () => {
     const database = await setup();
     const mill = await database.connect();
     let isCured = false;
@@ -87,7 +87,7 @@ describe("a batch", () => {
     expect(await readHandled(database.pool)).toHaveLength(2);
   });
 
-  it("is given up when the consumer was rewound meanwhile, and the events are met again", async () => {
+  it("is given up when the consumer was rewound: the events are met again", async () => {
     const database = await setup();
     const mill = await database.connect();
     const half = signal();

@@ -98,16 +98,29 @@ describe("a poison event with onFailure park", () => {
     ]);
   });
 
-  it("is replayed in order, and before newer events of its stream, when it is resumed", async () => {
+  it("is replayed in order, before newer events of its stream, when resumed", async () => {
     const all = await parked();
     await all.append("A", "A");
     all.failing.clear();
     expect(await all.mill.consumers.resume("books")).toEqual({ resumed: 0, replaying: 1 });
     await all.append("A", "B");
-    await handledAfter(all, ["A1", "B1", "B2", "A2", "A3", "A4", "A5", "A6", "B3"]);
+    await eventually(async () => {
+      const handled = await all.handled();
+      // Between streams there is no order to keep.
+      expect(handled.filter((what) => what.startsWith("A"))).toEqual([
+        "A1",
+        "A2",
+        "A3",
+        "A4",
+        "A5",
+        "A6",
+      ]);
+      expect(handled.filter((what) => what.startsWith("B"))).toEqual(["B1", "B2", "B3"]);
+    });
     expect(await statusOf(all.mill, "books")).toMatchObject({ parkedStreams: 0, parkedEvents: 0 });
     await all.append("A");
-    await handledAfter(all, ["A1", "B1", "B2", "A2", "A3", "A4", "A5", "A6", "B3", "A7"]);
+    await all.mill.waitFor(all.books, { position: 10n });
+    expect((await all.handled()).at(-1)).toBe("A7");
   });
 
   it("is replayed with hundreds behind it, each once", async () => {
@@ -233,7 +246,7 @@ describe("the replay of parked events", () => {
     await running;
   });
 
-  it("is interrupted by a stop that has waited long enough, and is repeated elsewhere", async () => {
+  it("is interrupted by a stop that waited long enough, and repeated elsewhere", async () => {
     const all = await setup();
     all.failing.set("A1", fail);
     await all.append("A");

@@ -65,7 +65,7 @@ describe("a poison event with onFailure quarantine", () => {
     ).toEqual(workers.map((one) => one.id).sort());
   });
 
-  it("is shown to people with its position, its id, the error, the stack and the attempts", async () => {
+  it("is shown with its position, its id, the error, the stack and the attempts", async () => {
     const database = await setup();
     const mill = await database.connect();
     const { sick, attempts } = fragile(2n, boom);

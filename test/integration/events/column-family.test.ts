@@ -27,7 +27,8 @@ it.each([
   const events = await mill.readStream(order, { fromVersion: 1, toVersion: 2 });
   expect(events.map((event) => event.type)).toEqual(["OrderPaid", "OrderSent"]);
   const { rows } = await database.pool.query(
-    `SELECT ${columnFamily}_type AS type, ${columnFamily}_id AS id, ${columnFamily}_version AS version
+    `SELECT ${columnFamily}_type AS type, ${columnFamily}_id AS id,
+            ${columnFamily}_version AS version
        FROM log.${heads}`,
   );
   expect(rows).toEqual([{ type: "Order", id: "1", version: "3" }]);

@@ -1,9 +1,7 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { onCleanup, testDatabase } from "../../support/database.ts";
 import { ownServer } from "../../support/own-server.ts";
-import { Random } from "../../support/random.ts";
-import { runStress } from "../../support/stress.ts";
+import { runStress, spread } from "../../support/stress.ts";
 
 const SEED = Number(process.env["TIDEMILL_TEST_SEED"] ?? 7);
 const SECONDS = Number(process.env["TIDEMILL_TEST_SECONDS"] ?? 12);
@@ -13,17 +11,12 @@ it("handles every acknowledged event once across crashes of the server", async (
   const server = await ownServer();
   onCleanup(() => server.remove());
   const { url } = await testDatabase({ server: server.url });
-  const random = new Random(SEED);
   let crashes = 0;
-  const faults = async (signal: AbortSignal): Promise<void> => {
-    const everyMs = (SECONDS * 1_000) / (CRASHES + 1);
-    while (crashes < CRASHES && !signal.aborted) {
-      await delay(everyMs * (0.7 + 0.3 * random.next()));
-      await server.crash();
-      crashes += 1;
-      await server.start();
-    }
-  };
+  const faults = spread(CRASHES, SECONDS, SEED, async () => {
+    await server.crash();
+    crashes += 1;
+    await server.start();
+  });
   const result = await runStress({ url, seed: SEED, seconds: SECONDS, faults });
   const shown = `TIDEMILL_TEST_SEED=${SEED}: ${JSON.stringify(result)}`;
   if (process.env["TIDEMILL_TEST_SECONDS"]) console.log(shown);

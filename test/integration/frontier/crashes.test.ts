@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Bell } from "../../../src/base/bell.ts";
 import { systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
@@ -21,6 +21,9 @@ import { type OwnServer, ownServer } from "../../support/own-server.ts";
  * were committed asynchronously and had been seen. Each test keeps a window that was read before
  * the crash and runs its batch after it, as a worker whose batch waited for a connection would.
  */
+
+// A test that is given up while it restarts the server would take the next one down with it.
+vi.setConfig({ testTimeout: 90_000 });
 
 let server: OwnServer;
 

@@ -117,7 +117,7 @@ describe("the shared reader", () => {
     for (const one of consumers) await mill.waitFor(one, { position }, { timeoutMs: 4_000 });
   });
 
-  it("lets a consumer catch up while events are appended, whatever the pieces it reads", async () => {
+  it("lets a consumer catch up while events are appended, whatever pieces it reads", async () => {
     const database = await testDatabase();
     const mill = await database.connect();
     await fill(mill, 2_500);

@@ -47,7 +47,7 @@ export function runtimeClosure(): string[] {
   const locked = lockedPackages();
   const found = new Set<string>();
   const visit = (from: string, name: string): void => {
-    const path = resolveLocked(locked, from, name);
+    const path = lockedPath(locked, from, name);
     if (path === undefined || found.has(path)) return;
     found.add(path);
     const { dependencies, optionalDependencies } = locked.get(path) ?? {};
@@ -57,15 +57,16 @@ export function runtimeClosure(): string[] {
   return [...found];
 }
 
-/** The nearest installed copy, looked up as Node does. */
-function resolveLocked(
+/** The nearest installed copy, looked up as Node does: in every folder from here to the root. */
+export function lockedPath(
   locked: ReadonlyMap<string, LockedPackage>,
   from: string,
   name: string,
 ): string | undefined {
-  for (let base = from; ; base = base.replace(/(^|\/)node_modules\/(@[^/]+\/)?[^/]+$/, "")) {
-    const path = `${base === "" ? "" : `${base}/`}node_modules/${name}`;
+  const parts = from.split("/").filter((part) => part !== "");
+  for (let depth = parts.length; depth >= 0; depth -= 1) {
+    const path = [...parts.slice(0, depth), "node_modules", name].join("/");
     if (locked.has(path)) return path;
-    if (base === "") return undefined;
   }
+  return undefined;
 }
