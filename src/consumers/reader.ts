@@ -317,12 +317,13 @@ export class LogReader implements Service {
 
   async #alarmIfDue(connection: Connection): Promise<void> {
     const { clock, logger, staleGapThresholdMs } = this.#options;
-    const oldest = this.#epochs[0];
-    if (oldest === undefined || this.#heldSince === undefined) return;
+    // The oldest may be held by others, and drawn before the append that holds the gap began.
+    const newest = this.#epochs.at(-1);
+    if (newest === undefined || this.#heldSince === undefined) return;
     const openMs = clock.now() - this.#heldSince;
     if (openMs < staleGapThresholdMs || clock.now() - this.#alarmedAt < ALARM_EVERY_MS) return;
     this.#alarmedAt = clock.now();
-    const holders = await readFrontierHolders(connection, oldest.fence);
+    const holders = await readFrontierHolders(connection, newest.fence);
     const position = String((this.#frontier ?? 0n) + 1n);
     logger.warn({ position, openMs, holders }, "consumer gap became stale");
   }
