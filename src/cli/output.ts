@@ -9,8 +9,11 @@ export function isTerminal(): boolean {
   return process.stdout.isTTY;
 }
 
-/** Off in a pipe, also where a CI variable asks for them: the output there is for programs. */
-export const colors = pc.createColors(pc.isColorSupported && process.stdout.isTTY);
+/**
+ * Off in a pipe, also where a CI variable asks for them: the output there is for programs. In a
+ * pipe `isTTY` is undefined, which picocolors would take for "decide yourself".
+ */
+export const colors = pc.createColors(process.stdout.isTTY ? pc.isColorSupported : false);
 
 export function print(text = ""): void {
   process.stdout.write(`${text}\n`);

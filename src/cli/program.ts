@@ -75,9 +75,10 @@ function addMigrate(program: Command): void {
     .option("--dry-run", "say what would be applied, and apply nothing")
     .option("--json", "print one JSON document")
     .addOption(
-      new Option("--partition-strategy <strategy>", "layout of a new event log")
-        .choices(["none", "native"])
-        .default("none"),
+      new Option(
+        "--partition-strategy <strategy>",
+        "layout of a new event log (default: none)",
+      ).choices(["none", "native"]),
     )
     .option(
       "--partition-size <n>",

@@ -71,6 +71,7 @@ export class Leader implements Service {
     };
     await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
     const led = this.#term !== undefined;
+    if (led) await this.#leave();
     await this.#election
       .release()
       .then(() => (led ? announceChange(this.#db, this.#options.changesChannel) : undefined))
@@ -78,6 +79,18 @@ export class Leader implements Service {
         logger.warn({ error: messageOf(error) }, "could not release leadership");
       });
     if (led) logger.info({}, "worker released leadership");
+  }
+
+  /** Gives what this worker had to the others now, instead of leaving it to the next leader. */
+  async #leave(): Promise<void> {
+    const { workerId, logger } = this.#options;
+    const term = this.term;
+    if (term === undefined) return;
+    await rebalance(this.#db, { term, leaderId: workerId }, this.#options).catch(
+      (error: unknown) => {
+        logger.warn({ error: messageOf(error) }, "could not hand over before leaving");
+      },
+    );
   }
 
   async #turn(): Promise<TurnResult> {

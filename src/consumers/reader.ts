@@ -35,8 +35,10 @@ interface OpenEpoch extends Epoch {
   readonly openedAt: number;
 }
 
-/** Rows per read: large enough that the round trip does not count, small enough to overlap. */
-const CHUNK_ROWS = 1_000;
+/** A read: large enough that the round trip does not count, small enough to overlap and to hold. */
+const CHUNK_ROWS_MAX = 1_000;
+const CHUNK_ROWS_MIN = 10;
+const CHUNK_BYTES = 4 * 1024 * 1024;
 /** Reads that may be ahead of a consumer that is catching up. */
 const CHUNKS_AHEAD = 2;
 /** While a gap is open: how often to look, and how often to draw a new fence behind it. */
@@ -77,6 +79,8 @@ export class LogReader implements Service {
   #alarmedAt = -Infinity;
   #proof: GapProof | undefined;
   #isReadingAhead = false;
+  /** Small at first: nobody knows yet how large the events are. */
+  #chunkRows = 100;
 
   constructor(db: Database, options: ReaderOptions) {
     this.#db = db;
@@ -150,7 +154,8 @@ export class LogReader implements Service {
     if (isStillHeld && !(await this.#isFilled(connection, frontier))) {
       return await this.#waitForGap(connection);
     }
-    const events = await this.#read(connection, frontier, CHUNK_ROWS);
+    const rows = this.#chunkRows;
+    const events = await this.#read(connection, frontier, rows);
     if (this.#connection !== connection) return "again"; // Lost meanwhile: nothing is proven.
     const reached = safeFrontier(
       frontier,
@@ -163,7 +168,7 @@ export class LogReader implements Service {
     const isHeld = settled.length < events.length;
     this.#noteHeld(isHeld);
     if (isHeld) return await this.#waitForGap(connection);
-    if (events.length === CHUNK_ROWS) return this.#waiting.size > 0 ? "again" : { restMs: IDLE_MS };
+    if (events.length === rows) return this.#waiting.size > 0 ? "again" : { restMs: IDLE_MS };
     return { restMs: IDLE_MS };
   }
 
@@ -244,6 +249,7 @@ export class LogReader implements Service {
   async #read(connection: Connection, after: bigint, count: number): Promise<PersistedEvent[]> {
     const events = await readEventsAfter(connection, after, count);
     this.#options.metrics.rowsRead.add(events.length);
+    if (events.length > 1) this.#chunkRows = rowsThatFit(events);
     return events;
   }
 
@@ -274,10 +280,11 @@ export class LogReader implements Service {
     const connection = this.#connection;
     const frontier = this.#frontier; // Known before the rows are read, so it may judge them.
     if (connection === undefined || frontier === undefined) return undefined;
-    const events = await this.#read(connection, after, CHUNK_ROWS);
+    const rows = this.#chunkRows;
+    const events = await this.#read(connection, after, rows);
     if (this.#connection !== connection) return undefined;
     const positions = events.map((event) => event.position);
-    const to = windowTarget(positions, events.length === CHUNK_ROWS, frontier);
+    const to = windowTarget(positions, events.length === rows, frontier);
     const chunk = { from: after, to, events: events.filter((event) => event.position <= to) };
     this.#keep(chunk);
     return chunk;
@@ -338,4 +345,11 @@ export class LogReader implements Service {
     this.#cache.clear();
     void connection?.close();
   }
+}
+
+/** How many events of the size just seen a read may ask for. */
+function rowsThatFit(events: readonly PersistedEvent[]): number {
+  const bytes = events.reduce((sum, event) => sum + event.sizeBytes, 0);
+  const fit = Math.floor(CHUNK_BYTES / (bytes / events.length));
+  return Math.max(CHUNK_ROWS_MIN, Math.min(CHUNK_ROWS_MAX, fit));
 }

@@ -1,9 +1,9 @@
-import { InvalidInputError } from "../base/errors.ts";
+import { InvalidInputError, messageOf, UnavailableError } from "../base/errors.ts";
 import { refuseUnknown } from "../base/options.ts";
 import { isUuid, uuidv7 } from "../base/uuid.ts";
 import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
-import { constraintOf, isUniqueViolation, mapDatabaseError } from "../db/sqlstate.ts";
+import { constraintOf, isUniqueViolation, mapDatabaseError, sqlState } from "../db/sqlstate.ts";
 import type { NewEvent, StreamRef } from "./event.ts";
 import {
   DuplicateEventError,
@@ -93,6 +93,13 @@ function appendError(error: unknown, stream: StreamRef): Error {
     const what = /event_id|event_keys_pkey/.test(constraintOf(cause) ?? "") ? "id" : "version";
     return new DuplicateEventError(
       `an event with this ${what} is already in the log (stream ${stream.type}/${stream.id})`,
+      { cause },
+    );
+  }
+  if (sqlState(cause) === "23514" && /no partition/.test(messageOf(cause))) {
+    return new UnavailableError(
+      "the event log has no partition for the next position: a running worker makes them ahead; " +
+        "start one, or partition in larger ranges",
       { cause },
     );
   }

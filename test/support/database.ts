@@ -21,7 +21,11 @@ export function onCleanup(cleanup: () => Promise<unknown>): void {
 }
 
 afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).toReversed()) await cleanup();
+  const failures: unknown[] = [];
+  for (const cleanup of cleanups.splice(0).toReversed()) {
+    await cleanup().catch((error: unknown) => failures.push(error)); // The others run all the same.
+  }
+  if (failures.length > 0) throw new AggregateError(failures, "a cleanup failed");
 });
 
 export interface TestDatabaseOptions {

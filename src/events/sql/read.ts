@@ -49,22 +49,6 @@ export async function readEventsOfStream(
   return rows.map((row) => new PersistedEvent(row));
 }
 
-const READ_AT = statement(
-  "events_at",
-  `SELECT ${EVENT_COLUMNS}
-     FROM {events}
-    WHERE global_position = ANY($1::bigint[])
-    ORDER BY global_position`,
-);
-
-export async function readEventsAt(
-  connection: Connection,
-  positions: readonly bigint[],
-): Promise<PersistedEvent[]> {
-  const rows = await connection.queryText(READ_AT, [positions.map(String)]);
-  return rows.map((row) => new PersistedEvent(row));
-}
-
 const LATEST = statement(
   "latest_position",
   "SELECT global_position FROM {events} ORDER BY global_position DESC LIMIT 1",

@@ -74,11 +74,11 @@ describe("a lost connection", () => {
     await createHandled(database);
     const mill = await database.connect();
     const books = consumer("books", { handle });
-    const positions = await appendEvents(mill, 150);
+    const positions = await appendEvents(mill, 80);
     const worker = mill.worker({ consumers: [books], ...OPTIONS });
     const stop = new AbortController();
     const running = worker.start(stop.signal);
-    expect(await consumeUnderFire(database, mill, books, 150)).toBeGreaterThan(14);
+    expect(await consumeUnderFire(database, mill, books, 80)).toBeGreaterThan(7);
     expect(await statusOf(mill, "books")).toMatchObject({ state: "running", poison: undefined });
     await expectOnceInOrder(database.pool, "books", positions);
     stop.abort();

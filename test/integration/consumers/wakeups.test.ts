@@ -63,7 +63,7 @@ describe("no wake-up is lost", () => {
     expect(worst).toBeLessThan(1_000);
   });
 
-  it("of 200 appends in transactions of the caller", async () => {
+  it("of 100 appends in transactions of the caller", async () => {
     const { database, untilHandled } = await sleepingWorker("notify");
     const other = await database.connect({ notifyChannel: CHANNEL });
     const append = (index: number): Promise<bigint> =>
@@ -71,12 +71,12 @@ describe("no wake-up is lost", () => {
         const stream = { type: "Order", id: String(index % 9) };
         return (await other.append(stream, [{ type: "Step" }], { tx })).position;
       });
-    expect(await worstOf(200, append, untilHandled)).toBeLessThan(1_000);
+    expect(await worstOf(100, append, untilHandled)).toBeLessThan(1_000);
   });
 
-  it("of 200 appends by the worker's own connection, without LISTEN", async () => {
+  it("of 100 appends by the worker's own connection, without LISTEN", async () => {
     const { mill, untilHandled } = await sleepingWorker("poll");
-    const worst = await worstOf(200, (index) => appendOne(mill, index), untilHandled);
+    const worst = await worstOf(100, (index) => appendOne(mill, index), untilHandled);
     expect(worst).toBeLessThan(1_000);
   });
 

@@ -21,7 +21,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { Client } from "pg";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { ConfigError, UnavailableError } from "../../../src/base/errors.ts";
 import { findInstallation } from "../../../src/embedded/binaries.ts";
 import {
@@ -34,6 +34,9 @@ import { prepareInstallation } from "../../../src/embedded/native-tree.ts";
 import { findProcess } from "../../../src/embedded/process-table.ts";
 import { runtimeUser } from "../../../src/embedded/runtime-user.ts";
 import { launchServer } from "../../../src/embedded/server-process.ts";
+
+// Processes are started and killed by the dozen, which takes its time beside other tests.
+vi.setConfig({ testTimeout: 90_000 });
 
 const LAUNCHER = new URL("../../../src/embedded/launcher.ts", import.meta.url).href;
 const PROJECT = fileURLToPath(new URL("../../..", import.meta.url));
