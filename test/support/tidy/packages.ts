@@ -14,6 +14,7 @@ export const RUNTIME_PACKAGES: readonly string[] = [
   "hono",
   "jose",
   "pg",
+  "@types/pg", // Types only: see docs/adr/0005-types-of-pg.md.
   "picocolors",
   "pino",
   "zod",
