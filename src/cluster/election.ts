@@ -1,10 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { assertDirect } from "../db/listener.ts";
-import { checkAlive } from "../db/sql/session.ts";
 import {
   beginTerm,
   endTerm,
+  holdTerm,
   releaseLeaderLock,
   releaseLease,
   takeLease,
@@ -54,7 +54,9 @@ export class AdvisoryElection implements Election {
     try {
       this.#connection ??= await this.#connect();
       if (this.#term !== undefined) {
-        await checkAlive(this.#connection);
+        // The lock is ours as long as the session lives; the term must still be, too.
+        if (await holdTerm(this.#connection, this.#term, this.#workerId)) return this.#term;
+        this.#term = await beginTerm(this.#connection, this.#workerId);
         return this.#term;
       }
       if (!(await tryLeaderLock(this.#connection, this.#key))) return undefined;
@@ -130,7 +132,8 @@ export class LeaseElection implements Election {
     const held = this.#term;
     this.#term = await this.#db.transaction(async (tx) => {
       if (!(await takeLease(tx, this.#workerId, this.#ttlMs / 1000))) return undefined;
-      return held ?? (await beginTerm(tx, this.#workerId));
+      const isHeld = held !== undefined && (await holdTerm(tx, held, this.#workerId));
+      return isHeld ? held : await beginTerm(tx, this.#workerId);
     });
     // A tenth is left for the clocks' drift: we stop trusting it before others may take it.
     this.trustedUntil = this.#term === undefined ? 0 : startedAt + this.#ttlMs * 0.9;

@@ -108,6 +108,13 @@ export class ConsumerAdmin {
       if (position === undefined || next === undefined) {
         throw new ConflictError(`consumer ${partition} is at the end of the log: nothing to skip`);
       }
+      const isNext = position === checkpoint + 1n || position === poison;
+      if (options.position === undefined && !isNext) {
+        throw new ConflictError(
+          `consumer ${partition} is at ${checkpoint} and the next event is ${position}; the ` +
+            "positions in between may still be filled: wait, or name the position to skip to",
+        );
+      }
       if (position <= checkpoint || position > next) {
         throw new InvalidInputError(
           `consumer ${partition} is at ${checkpoint} and the next event is ${next}: ` +
@@ -159,6 +166,9 @@ export class ConsumerAdmin {
         await lockAssignment(tx, partition, LOCK_MS);
         const checkpoint = await lockCheckpoint(tx, partition, undefined);
         if (checkpoint !== undefined) positions.add(checkpoint.position);
+        if (checkpoint?.state !== undefined) {
+          throw new ConflictError(`${partition} is ${checkpoint.state}; resume it first`);
+        }
         if ((await readParkedStreams(tx, partition)).length > 0) {
           throw new ConflictError(`${partition} has parked streams; resume it first`);
         }

@@ -142,6 +142,8 @@ async function work(
   const events = window.events.filter((event) => concerns(context.partition, event));
   const setAside = await splitParked(context, connection, plan, events);
   const failure = await handleInOrder(context, connection, running, setAside.handle);
+  // Before ROLLBACK or COMMIT is on the wire: what follows those is a transaction of its own.
+  running.tx.close();
   const isLate = running.deadline.isReached;
   if (failure !== undefined) return { kind: "failed", ...failure, isLate };
   try {

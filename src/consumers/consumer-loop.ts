@@ -270,7 +270,8 @@ export class ConsumerLoop {
     this.#failures += 1;
     const { event, error, isLate } = failure;
     // All of them together may have been too slow, and the one at hand is innocent.
-    const isShared = isLate && window.events.length > 1;
+    const ours = window.events.filter((one) => concerns(this.partition, one));
+    const isShared = isLate && ours.length > 1;
     if (isShared) this.#singlyUntil = window.target;
     this.#logger.error(
       {

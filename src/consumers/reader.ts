@@ -149,6 +149,7 @@ export class LogReader implements Service {
     const connection = await this.#connected();
     const before = this.#frontier;
     if (this.#epochs.length > 0 || before === undefined) await this.#closeEpochs(connection);
+    if (this.#isHeldByStranger()) await this.#openEpoch(connection);
     const frontier = this.#frontier ?? 0n;
     const isStillHeld = this.#heldSince !== undefined && frontier === before;
     if (isStillHeld && !(await this.#isFilled(connection, frontier))) {
@@ -201,6 +202,18 @@ export class LogReader implements Service {
     return connection;
   }
 
+  /**
+   * Whether an epoch needs the proof by lock holders though no gap is in sight: a long writer that
+   * holds the first epoch after a reconnect would otherwise mean a walk through the whole log.
+   */
+  #isHeldByStranger(): boolean {
+    const [oldest] = this.#epochs;
+    if (oldest === undefined || this.#epochs.some((epoch) => epoch.lockers !== undefined)) {
+      return false;
+    }
+    return this.#options.clock.now() - oldest.openedAt > LOCKERS_AFTER_MS;
+  }
+
   async #closeEpochs(connection: Connection): Promise<void> {
     const oldest = this.#epochs[0];
     if (oldest === undefined) return;
@@ -234,6 +247,7 @@ export class LogReader implements Service {
     const isCovered = newest?.ceiling === ceiling && (!withLockers || newest.lockers !== undefined);
     if (isCovered) return; // Nothing was handed out since: another fence would prove no more.
     const epoch = await drawFence(connection, ceiling, withLockers);
+    if (this.#connection !== connection) return;
     this.#epochs.push({ ...epoch, openedAt });
   }
 

@@ -80,10 +80,13 @@ export class ConsumerRunner implements Service {
 
   /** Makes the rows that others need to know these consumers. */
   async register(): Promise<void> {
-    const names = [...this.#partitions.keys()];
+    // In one order, because two workers that insert the same names in two would deadlock.
+    const names = [...this.#partitions.keys()].sort();
     const consumers = new Set([...this.#partitions.values()].map((one) => one.consumer));
     await this.#db.transaction(async (tx) => {
-      const wanted = [...consumers].map(({ name, partitions = 1 }) => ({ name, partitions }));
+      const wanted = [...consumers]
+        .map(({ name, partitions = 1 }) => ({ name, partitions }))
+        .sort((a, b) => (a.name < b.name ? -1 : 1));
       const [other] = await registerPartitions(tx, wanted);
       if (other !== undefined) {
         throw new ConfigError(

@@ -1,0 +1,58 @@
+import { expect, it } from "vitest";
+import { consumer } from "../../../src/index.ts";
+import { testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { FAST } from "../../support/options.ts";
+
+const order = { type: "Order", id: "1" };
+const CALM = { ...FAST, heartbeatInterval: 500, heartbeatTimeout: 5_000 };
+
+it("an event that always hangs is found behind events of no concern", async () => {
+  const database = await testDatabase();
+  const mill = await database.connect();
+  await mill.append(order, [{ type: "Other" }, { type: "Other" }, { type: "Mine" }]);
+  const hangs = consumer("hangs", { eventTypes: ["Mine"], handle: () => new Promise(() => {}) });
+  const options = { ...CALM, batchTimeout: 200, maxConsecutiveFailures: 2 };
+  await mill.startWorker({ consumers: [hangs], ...options });
+  const status = await eventually(async () => {
+    const [found] = await mill.listConsumers();
+    expect(found?.state).toBe("quarantined");
+    return found;
+  });
+  expect(status?.poison?.position).toBe(3n);
+  expect(status?.checkpoint).toBe(2n);
+});
+
+it("a branch of a failed handler cannot write behind the rollback", async () => {
+  const database = await testDatabase();
+  await database.pool.query("CREATE TABLE written (n INT)");
+  const mill = await database.connect();
+  await mill.append(order, [{ type: "Paid" }]);
+  const branches = consumer("branches", {
+    handle: async (_, { tx }) => {
+      const goesOn = async (): Promise<void> => {
+        for (let n = 0; n < 20; n += 1) await tx.query("INSERT INTO written VALUES ($1)", [n]);
+      };
+      await Promise.all([goesOn(), Promise.reject(new Error("the other branch fails"))]);
+    },
+  });
+  await mill.startWorker({ consumers: [branches], ...CALM, maxConsecutiveFailures: 5 });
+  await eventually(async () => {
+    const [found] = await mill.listConsumers();
+    expect(found?.state).toBe("quarantined");
+  });
+  const { rows } = await database.pool.query("SELECT n FROM written");
+  expect(rows).toEqual([]);
+});
+
+it("two workers that name new consumers in another order both start", async () => {
+  const database = await testDatabase();
+  const mill = await database.connect();
+  const names = Array.from({ length: 20 }, (_, index) => `consumer_${index}`);
+  const consumers = names.map((name) => consumer(name, { handle: () => {} }));
+  await Promise.all([
+    mill.startWorker({ consumers, ...CALM }),
+    mill.startWorker({ consumers: consumers.toReversed(), ...CALM }),
+  ]);
+  expect(await mill.listConsumers()).toHaveLength(20);
+});
