@@ -1,6 +1,6 @@
 import type pg from "pg";
-import { expect, it } from "vitest";
-import type { Worker } from "../../../src/index.ts";
+import { expect, inject, it } from "vitest";
+import { Tidemill, type Worker, type WorkerOptions } from "../../../src/index.ts";
 import {
   createHandled,
   expectOnceInOrder,
@@ -10,9 +10,10 @@ import {
   steadyAppends,
   waitForAll,
 } from "../../support/cluster.ts";
-import { testDatabase } from "../../support/database.ts";
+import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FAST } from "../../support/options.ts";
+import { startPgBouncer, whyNoPgBouncer } from "../../support/pgbouncer.ts";
 import { recording } from "../../support/recording.ts";
 
 const CONSUMERS = Array.from({ length: 25 }, (_, i) => `consumer-${String(i).padStart(2, "0")}`);
@@ -38,15 +39,38 @@ async function eventuallyBalanced(pool: pg.Pool, workers: readonly Worker[]): Pr
 }
 
 // TestComprehensiveScaleUpAndDown
-it("keeps 25 consumers balanced, exact and where they are while workers come and go", async () => {
+const TITLE = "keeps 25 consumers balanced, exact and where they are while workers come and go";
+
+it(TITLE, async () => {
+  await scaleUpAndDown((url) => url, {});
+}, 60_000);
+
+it(`${TITLE}, through PgBouncer in transaction mode`, async (context) => {
+  const missing = whyNoPgBouncer();
+  if (missing !== undefined) context.skip(missing);
+  const pooler = await startPgBouncer(inject("databaseUrl"), { default_pool_size: "20" });
+  onCleanup(() => pooler.stop());
+  await scaleUpAndDown((url) => pooler.through(url), { leaderStrategy: "lease" });
+}, 60_000);
+
+async function scaleUpAndDown(
+  through: (url: string) => string,
+  options: Partial<WorkerOptions>,
+): Promise<void> {
   const database = await testDatabase();
   await createHandled(database);
   await keepJournal(database);
-  const mill = await database.connect();
+  const connect = async (): Promise<Tidemill> => {
+    const own = await Tidemill.connect(through(database.url));
+    onCleanup(() => own.close());
+    return own;
+  };
+  const mill = await connect();
   const start = async (): Promise<Worker> => {
-    const own = await database.connect();
+    const own = await connect();
     return await own.startWorker({
       ...FAST,
+      ...options,
       heartbeatInterval: 200,
       // A late heartbeat on a busy machine would be a death, and move what need not move.
       heartbeatTimeout: 5_000,
@@ -88,4 +112,4 @@ it("keeps 25 consumers balanced, exact and where they are while workers come and
   const positions = await appends.stop();
   await waitForAll(mill, CONSUMERS, positions.at(-1)!);
   await expectOnceInOrder(database.pool, CONSUMERS, positions);
-}, 60_000);
+}
