@@ -19,6 +19,7 @@ export class BatchTx implements ConsumerTx {
   readonly #timeoutMs: number;
   #isOpen = true;
   #outage: unknown;
+  #hasFailed = false;
 
   constructor(connection: Connection, batchTimeoutMs: number) {
     this.#connection = connection;
@@ -28,6 +29,11 @@ export class BatchTx implements ConsumerTx {
   /** The error with which the database, not the handler's SQL, ended this batch. */
   get outage(): unknown {
     return this.#outage;
+  }
+
+  /** Whether a statement failed, so that the transaction may be broken. */
+  get hasFailed(): boolean {
+    return this.#hasFailed;
   }
 
   close(): void {
@@ -56,6 +62,7 @@ export class BatchTx implements ConsumerTx {
       const result = await this.#connection.client.query(query);
       return { rows: result.rows as Row[], rowCount: result.rowCount };
     } catch (error) {
+      this.#hasFailed = true;
       if (isUnavailable(error) && !TOO_SLOW.has(sqlState(error) ?? "")) this.#outage ??= error;
       throw error;
     }

@@ -182,6 +182,9 @@ export async function handleInOrder(
       if (running.tx.outage !== undefined) throw running.tx.outage;
       return { event, error };
     }
+    // The driver tells of an error before it knows the transaction's state: an empty statement
+    // waits for it. Otherwise the next event would be blamed.
+    if (running.tx.hasFailed) await connection.client.query("");
     const status = connection.client.getTransactionStatus();
     if (status !== "T") return { event, error: brokenTransaction(status) };
   }
