@@ -1,8 +1,14 @@
 import { parseArgs } from "node:util";
-import { printFigure } from "./support/figure.ts";
-import { startBenchServer } from "./support/server.ts";
+import { type Figure, printFigure } from "./support/figure.ts";
+import { type BenchServer, startBenchServer } from "./support/server.ts";
 
-const USAGE = "usage: npm run bench -- log [--quick] [--json]";
+type Suite = (server: BenchServer, quick: boolean) => AsyncGenerator<Figure>;
+
+const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
+  log: async () => (await import("./log/figures.ts")).logFigures,
+  tasks: async () => (await import("./tasks/figures.ts")).taskFigures,
+};
+const USAGE = `usage: npm run bench -- <${Object.keys(SUITES).join("|")}> [--quick] [--json]`;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -11,14 +17,15 @@ const { values, positionals } = parseArgs({
     json: { type: "boolean", default: false },
   },
 });
-const [suite, ...rest] = positionals;
-if (suite !== "log" || rest.length > 0) {
+const [name, ...rest] = positionals;
+const load = SUITES[name ?? ""];
+if (load === undefined || rest.length > 0) {
   process.stderr.write(
-    `${suite === undefined ? "no suite" : `no suite "${positionals.join(" ")}"`}; ${USAGE}\n`,
+    `${name === undefined ? "no suite" : `no suite "${positionals.join(" ")}"`}; ${USAGE}\n`,
   );
   process.exit(2);
 }
 
-const { logFigures } = await import("./log/figures.ts");
+const figuresOf = await load();
 await using server = await startBenchServer();
-for await (const figure of logFigures(server, values.quick)) printFigure(figure, values.json);
+for await (const figure of figuresOf(server, values.quick)) printFigure(figure, values.json);

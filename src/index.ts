@@ -43,6 +43,37 @@ export {
   WrongExpectedVersionError,
 } from "./events/expected-version.ts";
 export type { ReadAllOptions, ReadStreamOptions } from "./events/read.ts";
+export type { TaskContext } from "./tasks/context.ts";
+export type { NewTask, TaskOptions } from "./tasks/encode.ts";
+export { type EnqueueOptions, IdempotencyConflictError } from "./tasks/enqueue.ts";
+export type { LimitOptions, RateOptions } from "./tasks/limits.ts";
+export type { TaskMetrics } from "./tasks/metrics.ts";
+export { abandon, completed, type FailedOptions, failed, nack, type Outcome } from "./tasks/outcome.ts";
+export type { Priority } from "./tasks/priority.ts";
+export {
+  type HandleOptions,
+  type OnDeath,
+  type Queue,
+  type QueueOptions,
+  queue,
+  type TaskFunction,
+  type TaskHandler,
+} from "./tasks/queue.ts";
+export type { StandardSchema } from "./tasks/schema.ts";
+export {
+  LeaseLostError,
+  type LeaseToken,
+  type Task,
+  TaskCancelledError,
+  type TaskState,
+  TaskTimeoutError,
+  WorkerStoppingError,
+} from "./tasks/task.ts";
 export type { WorkerOptions } from "./worker/options.ts";
-export { type ConnectOptions, type MigrationOptions, Tidemill } from "./worker/tidemill.ts";
+export {
+  type ConnectOptions,
+  type MigrationOptions,
+  type TaskHandle,
+  Tidemill,
+} from "./worker/tidemill.ts";
 export type { Worker } from "./worker/worker.ts";

@@ -10,6 +10,9 @@ export interface BenchServer extends AsyncDisposable {
   readonly settings: Readonly<Record<string, unknown>>;
   /** A migrated database of its own. */
   database(): Promise<string>;
+  /** A database of its own: empty, or a copy of one that nobody is connected to. */
+  bareDatabase(copyOf?: string): Promise<string>;
+  drop(database: string): Promise<void>;
 }
 
 export async function startBenchServer(): Promise<BenchServer> {
@@ -21,6 +24,15 @@ export async function startBenchServer(): Promise<BenchServer> {
   });
   const durable = await assertDurable(server.url);
   let count = 0;
+  const bareDatabase = async (copyOf?: string): Promise<string> => {
+    count += 1;
+    const name = `bench_${count}`;
+    const template = copyOf === undefined ? "" : ` TEMPLATE ${databaseOf(copyOf)}`;
+    await withClient(server.url, (client) => client.query(`CREATE DATABASE ${name}${template}`));
+    const url = new URL(server.url);
+    url.pathname = `/${name}`;
+    return url.href;
+  };
   return {
     settings: {
       postgres: durable["server_version"],
@@ -32,13 +44,14 @@ export async function startBenchServer(): Promise<BenchServer> {
       synchronous_commit: durable["synchronous_commit"],
     },
     async database() {
-      count += 1;
-      const name = `bench_${count}`;
-      await withClient(server.url, (client) => client.query(`CREATE DATABASE ${name}`));
-      const url = new URL(server.url);
-      url.pathname = `/${name}`;
-      await Tidemill.migrate(url.href);
-      return url.href;
+      const url = await bareDatabase();
+      await Tidemill.migrate(url);
+      return url;
+    },
+    bareDatabase,
+    async drop(database) {
+      const name = databaseOf(database);
+      await withClient(server.url, (client) => client.query(`DROP DATABASE ${name} WITH (FORCE)`));
     },
     async [Symbol.asyncDispose]() {
       await server.stop("immediate");
@@ -46,6 +59,8 @@ export async function startBenchServer(): Promise<BenchServer> {
     },
   };
 }
+
+const databaseOf = (url: string): string => new URL(url).pathname.slice(1);
 
 /** Figures from a server that may lose commits would compare nothing. */
 async function assertDurable(url: string): Promise<Record<string, string>> {

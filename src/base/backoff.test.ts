@@ -1,6 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { exponentialMs, nextPollMs, withJitter } from "./backoff.ts";
+import {
+  type BackoffPolicy,
+  DEFAULT_BACKOFF,
+  exponentialMs,
+  nextPollMs,
+  resolveBackoff,
+  retryDelaySeconds,
+  withJitter,
+} from "./backoff.ts";
+import { ConfigError } from "./errors.ts";
 
 describe("exponentialMs", () => {
   it("waits the base after the first failure and doubles from there", () => {
@@ -49,5 +58,107 @@ describe("nextPollMs", () => {
     ["starts at the base even when the maximum is below it", [0, 100, 50], 100],
   ] as const)("%s", (_, [current, base, max], expected) => {
     expect(nextPollMs(current, base, max)).toBe(expected);
+  });
+});
+
+describe("retryDelaySeconds", () => {
+  const delays = (kind: BackoffPolicy["kind"], random?: () => number): number[] =>
+    [1, 2, 3, 4, 5].map((attempt) =>
+      retryDelaySeconds({ kind, baseSeconds: 5, maxSeconds: 60 }, attempt, random),
+    );
+
+  it.each([
+    ["fixed", [5, 5, 5, 5, 5]],
+    ["linear", [5, 10, 15, 20, 25]],
+    ["exponential", [5, 10, 20, 40, 60]],
+  ] as const)("%s grows from the base after the first attempt", (kind, expected) => {
+    expect(delays(kind)).toEqual(expected);
+  });
+
+  it("jitters over the upper half, or over all, of the exponential pause", () => {
+    expect(delays("equal-jitter", () => 0)).toEqual([2.5, 5, 10, 20, 30]);
+    expect(delays("equal-jitter", () => 0.5)).toEqual([3.75, 7.5, 15, 30, 45]);
+    expect(delays("full-jitter", () => 0)).toEqual([0, 0, 0, 0, 0]);
+    expect(delays("full-jitter", () => 0.5)).toEqual([2.5, 5, 10, 20, 30]);
+  });
+
+  it("stays between nothing and the maximum, and never shrinks without jitter", () => {
+    const seconds = fc.oneof(
+      fc.constantFrom(0, 5e-324, Number.MAX_VALUE),
+      fc.double({ min: 0, max: 1e9, noNaN: true }),
+    );
+    const policies = fc.record({
+      kind: fc.constantFrom<BackoffPolicy["kind"][]>(
+        "fixed",
+        "linear",
+        "exponential",
+        "equal-jitter",
+        "full-jitter",
+      ),
+      baseSeconds: seconds,
+      maxSeconds: seconds,
+    });
+    const attempts = fc.oneof(
+      fc.integer({ min: 1, max: 2_000 }),
+      fc.constantFrom(0, 1e6, Number.MAX_SAFE_INTEGER, Infinity),
+    );
+    const random = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
+    fc.assert(
+      fc.property(policies, attempts, random, (policy, attempt, drawn) => {
+        const delay = retryDelaySeconds(policy, attempt, () => drawn);
+        expect(delay).toBeGreaterThanOrEqual(0);
+        expect(delay).toBeLessThanOrEqual(policy.maxSeconds);
+        if (policy.kind.endsWith("jitter")) return;
+        expect(retryDelaySeconds(policy, attempt + 1)).toBeGreaterThanOrEqual(delay);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it("retries at once for ever with a base of nothing", () => {
+    for (const kind of ["linear", "exponential", "full-jitter"] as const) {
+      expect(retryDelaySeconds({ kind, baseSeconds: 0, maxSeconds: 60 }, 1e6)).toBe(0);
+    }
+  });
+
+  it("reaches the default maximum of a quarter of an hour, and no more", () => {
+    expect(retryDelaySeconds(DEFAULT_BACKOFF, 1e6, () => 1)).toBe(900);
+    expect(retryDelaySeconds(DEFAULT_BACKOFF, 1, () => 1)).toBe(5);
+  });
+});
+
+describe("resolveBackoff", () => {
+  it("fills in what was left out", () => {
+    expect(resolveBackoff(undefined)).toEqual(DEFAULT_BACKOFF);
+    expect(resolveBackoff({})).toEqual(DEFAULT_BACKOFF);
+    expect(resolveBackoff({ kind: "fixed", maxSeconds: undefined })).toEqual({
+      kind: "fixed",
+      baseSeconds: 5,
+      maxSeconds: 900,
+    });
+  });
+
+  it("takes a base above the default maximum for the maximum too", () => {
+    const hourly = { kind: "fixed", baseSeconds: 3_600, maxSeconds: 3_600 };
+    expect(resolveBackoff({ kind: "fixed", baseSeconds: 3_600 })).toEqual(hourly);
+  });
+
+  it.each([
+    [{ kind: "expo" }, 'backoff.kind must be "fixed" or "linear" or'],
+    [{ kind: null }, "backoff.kind must be"],
+    [{ base: 5 }, 'unknown backoff option "base"; known are kind, baseSeconds, maxSeconds'],
+    [{ baseSecond: 5 }, 'did you mean "baseSeconds"?'],
+    [{ baseSeconds: -1 }, "backoff.baseSeconds must be a number of at least 0"],
+    [{ baseSeconds: "5" }, 'not "5"'],
+    [{ maxSeconds: Number.NaN }, "backoff.maxSeconds must be a number"],
+    [{ maxSeconds: null }, "backoff.maxSeconds must be a number"],
+    [{ maxSeconds: 1e12 }, "at most 31536000"],
+    [{ baseSeconds: 10, maxSeconds: 5 }, "raise the first or lower the second"],
+    ["exponential", "backoff must be an object such as"],
+    [null, "backoff must be an object such as"],
+    [[], "backoff must be an object such as"],
+  ])("refuses %j and says what to do", (given, message) => {
+    expect(() => resolveBackoff(given)).toThrow(ConfigError);
+    expect(() => resolveBackoff(given)).toThrow(message);
   });
 });

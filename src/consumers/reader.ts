@@ -10,7 +10,8 @@ import type { PersistedEvent } from "../events/event.ts";
 import { readEventsAfter } from "../events/sql/read.ts";
 import { closedBy, type Epoch, safeFrontier, windowTarget } from "./frontier.ts";
 import type { ConsumerMetrics } from "./metrics.ts";
-import { drawFence, observe, readCeiling, readFrontierHolders } from "./sql/frontier.ts";
+import { readCeiling } from "../db/sql/epoch.ts";
+import { observe, openEpoch, readFrontierHolders } from "./sql/frontier.ts";
 import { type Chunk, type Window, WindowCache, windowOf } from "./window-cache.ts";
 
 export interface ReaderOptions {
@@ -246,7 +247,7 @@ export class LogReader implements Service {
     const ceiling = await readCeiling(connection, sequence);
     const isCovered = newest?.ceiling === ceiling && (!withLockers || newest.lockers !== undefined);
     if (isCovered) return; // Nothing was handed out since: another fence would prove no more.
-    const epoch = await drawFence(connection, ceiling, withLockers);
+    const epoch = await openEpoch(connection, ceiling, withLockers);
     if (this.#connection !== connection) return;
     this.#epochs.push({ ...epoch, openedAt });
   }

@@ -2,12 +2,12 @@ import type { Database } from "../db/database.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
 import { closedBy } from "./frontier.ts";
 import { type ConsumerRow, listConsumers } from "./sql/admin.ts";
+import { readCeiling } from "../db/sql/epoch.ts";
 import {
-  drawFence,
   type FrontierHolder,
   observe,
-  readCeiling,
   readFrontierHolders,
+  openEpoch,
 } from "./sql/frontier.ts";
 import { readLeader, readMissingPositions, readWorkers } from "./sql/status.ts";
 
@@ -124,7 +124,7 @@ async function readOpenGaps(
   consumers: readonly ConsumerStatus[],
 ): Promise<GapStatus> {
   return await db.withConnection(async (connection) => {
-    const epoch = await drawFence(connection, await readCeiling(connection, sequence), true);
+    const epoch = await openEpoch(connection, await readCeiling(connection, sequence), true);
     if (closedBy(epoch, await observe(connection, true)) !== undefined) {
       return { positions: [], holders: [] };
     }

@@ -11,6 +11,11 @@ export interface Queryable {
   query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]>;
 }
 
+/** For readers that decode lazily: rows as PostgreSQL's text, column by column. */
+export interface TextQueryable {
+  queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]>;
+}
+
 /**
  * What we need of a transaction that the caller owns: node-postgres clients fit as they are.
  */
@@ -44,7 +49,7 @@ const identity = (text: string): string => text;
 const AS_TEXT = { getTypeParser: () => identity };
 
 /** One connection outside the pool, for a loop that must not wait for others. */
-export class Connection implements Queryable {
+export class Connection implements Queryable, TextQueryable {
   readonly client: pg.Client | pg.PoolClient;
   readonly #database: Database;
   #isDestroyed = false;
@@ -63,7 +68,6 @@ export class Connection implements Queryable {
     }
   }
 
-  /** Rows as PostgreSQL's text, column by column: for readers that decode lazily. */
   async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
     try {
       const query = this.#database.toQuery(statement, values);

@@ -94,18 +94,31 @@ export function resolveNames(options: NamesOptions = {}): Names {
 
 /** Tables that only we have, always in `schema`. */
 const OWN_TABLES = [
+  "bucket_owners",
   "cluster_changes",
   "consumer_partitions",
   "consumer_states",
+  "dead_letters",
   "event_keys",
   "frontier_fence",
   "gap_evidence",
+  "key_holds",
+  "key_spaces",
   "leader_term",
   "migrations",
   "operator_actions",
   "parked_events",
   "parked_streams",
+  "queues",
   "settings",
+  "task_claims",
+  "task_depths",
+  "task_failures",
+  "task_history",
+  "task_idempotency",
+  "task_lanes",
+  "task_tally",
+  "tasks",
   "worker_info",
 ];
 
@@ -155,5 +168,6 @@ function makeSplices(
     consumer_gap_skips: quoteTable(consumerGapSkips),
     consumer_gap_skips_consumer_idx: index(consumerGapSkips, "_consumer"),
     worker_leader_election: quoteTable(tables.workerLeaderElection),
+    tasks_channel: derivedName("", schema, "_tasks"),
   };
 }

@@ -11,7 +11,7 @@ import {
   versionRule,
   WrongExpectedVersionError,
 } from "./expected-version.ts";
-import type { Notifier } from "./notifier.ts";
+import type { Notifier } from "../db/notifier.ts";
 import { type EncodedEvent, insertEvents, readStreamHead } from "./sql/append.ts";
 
 export interface AppendOptions {

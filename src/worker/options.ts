@@ -5,11 +5,16 @@ import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "..
 import type { AssignmentStrategy } from "../cluster/assignment.ts";
 import type { LeaderStrategy } from "../cluster/election.ts";
 import { type Consumer, ON_FAILURE, type OnFailure, partitionsOf } from "../consumers/consumer.ts";
+import type { TaskHandler } from "../tasks/queue.ts";
 
 /** Durations are milliseconds. */
 export interface WorkerOptions {
-  /** What this worker can run. At least one; names must differ. */
-  readonly consumers: readonly Consumer[];
+  /** Consumers that this worker can run; names must differ. Defaults to none. */
+  readonly consumers?: readonly Consumer[];
+  /** Queues whose tasks this worker runs: `queue.handle(...)`. Defaults to none. */
+  readonly handlers?: readonly TaskHandler[];
+  /** Seconds of waiting that weigh as much as one step of priority. Defaults to 10. */
+  readonly agingSeconds?: number;
   /**
    * How consumers are spread over workers. "sticky" moves as few as possible and only to workers
    * that have them; "round-robin" is the source systems' table.
@@ -29,12 +34,16 @@ export interface WorkerOptions {
   readonly batchSize?: number;
   /** Longest a batch may take before it is rolled back and counts as failed. Defaults to 30,000. */
   readonly batchTimeout?: number;
+  /** Handlers that run at once in this worker. Defaults to 10. */
+  readonly concurrency?: number;
   /** How often the log is looked at with the poll strategy. Defaults to 200. */
   readonly dispatcherInterval?: number;
   /** "notify" listens for appends and still looks every second. Defaults to "poll". */
   readonly dispatcherStrategy?: "poll" | "notify";
   /** How long a stop waits for batches in flight before it interrupts them. Defaults to 30,000. */
   readonly drainTimeout?: number;
+  /** Claims of one tenant before another of the same queue has its turn. Defaults to 50. */
+  readonly fairnessTurn?: number;
   /**
    * How a missing position is passed. "epoch" waits for proof. "unsafe-time" is the source systems'
    * rule and loses events whose append takes longer than `staleGapThreshold`.
@@ -46,8 +55,17 @@ export interface WorkerOptions {
   readonly heartbeatInterval?: number;
   /** Age of a heartbeat at which others take over its consumers. Defaults to 10,000. */
   readonly heartbeatTimeout?: number;
+  /** Days for which ended tasks and failures are kept. Defaults to 7. */
+  readonly historyDays?: number;
   /** "advisory" needs a direct connection, "lease" none. Defaults to "advisory". */
   readonly leaderStrategy?: LeaderStrategy;
+  /**
+   * How long a claim is held before another worker may have the task. Renewed every third of this
+   * while the handler runs, so it bounds recovery, not handlers.
+   *
+   * Defaults to 30.
+   */
+  readonly leaseSeconds?: number;
   /** Defaults to the logger of the connection. */
   readonly logger?: Logger;
   /** Failures in a row after which `onFailure` decides. Defaults to 5. */
@@ -70,29 +88,35 @@ export interface WorkerOptions {
   readonly staleGapHarborLag?: number;
   /** Age at which an open gap raises an alarm that names who holds it. Defaults to 10,000. */
   readonly staleGapThreshold?: number;
+  /** How often tasks are looked for when nobody announces them. Defaults to 1,000. */
+  readonly taskPollInterval?: number;
 }
 
-type Defaulted = Omit<
-  WorkerOptions,
-  "consumers" | "logger" | "notifyChannel" | "notifyConnectionString"
->;
+type Defaulted = Omit<WorkerOptions, "logger" | "notifyChannel" | "notifyConnectionString">;
 
 export type ResolvedWorkerOptions = Readonly<Required<Defaulted>> &
-  Pick<WorkerOptions, "consumers" | "logger" | "notifyChannel" | "notifyConnectionString">;
+  Pick<WorkerOptions, "logger" | "notifyChannel" | "notifyConnectionString">;
 
 export const WORKER_DEFAULTS: Required<Defaulted> = {
+  agingSeconds: 10,
   assignment: "sticky",
   batchConnections: 10,
   batchPause: 0,
   batchSize: 500,
   batchTimeout: 30_000,
+  concurrency: 10,
+  consumers: [],
   dispatcherInterval: 200,
   dispatcherStrategy: "poll",
   drainTimeout: 30_000,
+  fairnessTurn: 50,
   gapPolicy: "epoch",
+  handlers: [],
   heartbeatInterval: 3_000,
   heartbeatTimeout: 10_000,
+  historyDays: 7,
   leaderStrategy: "advisory",
+  leaseSeconds: 30,
   maxConsecutiveFailures: 5,
   maxPollInterval: 30_000,
   onFailure: "quarantine",
@@ -101,6 +125,7 @@ export const WORKER_DEFAULTS: Required<Defaulted> = {
   rebalanceInterval: 5_000,
   staleGapHarborLag: 8,
   staleGapThreshold: 10_000,
+  taskPollInterval: 1_000,
 };
 
 /** What the Go worker does, so that members of one cluster behave alike. */
@@ -115,7 +140,7 @@ export const EVENTSALSA_DEFAULTS: Required<Defaulted> = {
   staleGapThreshold: 30_000,
 };
 
-const OTHER_KEYS = ["consumers", "logger", "notifyChannel", "notifyConnectionString"];
+const OTHER_KEYS = ["logger", "notifyChannel", "notifyConnectionString"];
 
 /** Applies defaults and refuses nonsense at start-up, where a person is watching. */
 export function resolveWorkerOptions(
@@ -127,7 +152,14 @@ export function resolveWorkerOptions(
   const resolved = { ...defaults, ...withoutUndefined(options) } as ResolvedWorkerOptions;
   checkNumbers(resolved);
   checkChoices(resolved);
+  if (resolved.consumers.length === 0 && resolved.handlers.length === 0) {
+    throw new ConfigError(
+      "a worker needs at least one consumer or handler: " +
+        "consumers: [consumer(...)] or handlers: [queue.handle(...)]",
+    );
+  }
   checkConsumers(resolved.consumers, resolved.onFailure, compat);
+  checkHandlers(resolved.handlers, compat);
   if (compat === "eventsalsa" && resolved.assignment !== "round-robin") {
     throw new ConfigError('compat "eventsalsa" needs assignment "round-robin", as its members use');
   }
@@ -143,6 +175,12 @@ function checkNumbers(options: ResolvedWorkerOptions): void {
   requireNumber("staleGapHarborLag", options.staleGapHarborLag, { min: 0, integer: true });
   requireNumber("batchPause", options.batchPause, { min: 0 });
   requireNumber("drainTimeout", options.drainTimeout, { min: 0 });
+  requireNumber("agingSeconds", options.agingSeconds, { min: 0.001 });
+  requireNumber("concurrency", options.concurrency, { ...whole, max: 10_000 });
+  requireNumber("fairnessTurn", options.fairnessTurn, { ...whole, max: 10_000 });
+  requireNumber("historyDays", options.historyDays, { ...whole, max: 3650 });
+  requireNumber("leaseSeconds", options.leaseSeconds, { min: 1, max: 86_400 });
+  requireNumber("taskPollInterval", options.taskPollInterval, { min: 10, max: 60_000 });
   for (const name of [
     "batchTimeout",
     "dispatcherInterval",
@@ -175,12 +213,12 @@ function checkChoices(options: ResolvedWorkerOptions): void {
 }
 
 function checkConsumers(
-  consumers: readonly Consumer[] | undefined,
+  consumers: readonly Consumer[],
   onFailure: OnFailure,
   compat: "eventsalsa" | undefined,
 ): void {
-  if (!Array.isArray(consumers) || consumers.length === 0) {
-    throw new ConfigError("a worker needs at least one consumer: consumers: [consumer(...)]");
+  if (!Array.isArray(consumers)) {
+    throw new ConfigError("consumers must be a list: consumers: [consumer(...)]");
   }
   const seen = new Set<string>();
   for (const [index, one] of consumers.entries()) {
@@ -197,5 +235,23 @@ function checkConsumers(
           `members of a compat "${compat}" cluster; use one partition and onFailure "stop-worker"`,
       );
     }
+  }
+}
+
+function checkHandlers(handlers: readonly TaskHandler[], compat: "eventsalsa" | undefined): void {
+  if (!Array.isArray(handlers)) {
+    throw new ConfigError("handlers must be a list: handlers: [queue.handle(...)]");
+  }
+  if (compat !== undefined && handlers.length > 0) {
+    throw new ConfigError(`a worker of a compat "${compat}" cluster runs consumers only`);
+  }
+  const seen = new Set<string>();
+  for (const [index, one] of handlers.entries()) {
+    const name: string | undefined = one?.queue?.name;
+    if (name === undefined || typeof one.run !== "function") {
+      throw new ConfigError(`handler at index ${index} is not one: use queue(...).handle(...)`);
+    }
+    if (seen.has(name)) throw new ConfigError(`two handlers for queue ${JSON.stringify(name)}`);
+    seen.add(name);
   }
 }

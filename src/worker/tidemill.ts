@@ -26,7 +26,7 @@ import {
 import { type Names, type NamesOptions, resolveNames } from "../db/names.ts";
 import { type AppendOptions, type AppendResult, append } from "../events/append.ts";
 import type { NewEvent, PersistedEvent, StreamRef } from "../events/event.ts";
-import { Notifier } from "../events/notifier.ts";
+import { Notifier } from "../db/notifier.ts";
 import { assertLogPreconditions } from "../events/preconditions.ts";
 import {
   type ReadAllOptions,
@@ -35,6 +35,11 @@ import {
   readStream,
 } from "../events/read.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
+import { QueueDirectory } from "../tasks/directory.ts";
+import type { NewTask, TaskOptions } from "../tasks/encode.ts";
+import { type EnqueueContext, type EnqueueOptions, enqueueTasks } from "../tasks/enqueue.ts";
+import { TaskMetrics } from "../tasks/metrics.ts";
+import type { Queue } from "../tasks/queue.ts";
 import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
 import { Worker, type WorkerContext } from "./worker.ts";
 
@@ -77,6 +82,7 @@ export class Tidemill implements AsyncDisposable {
   /** Pause, resume, rewind, skip, retire. */
   readonly consumers: ConsumerAdmin;
   readonly metrics = new ConsumerMetrics();
+  readonly taskMetrics = new TaskMetrics();
   readonly #url: string;
   readonly #options: ConnectOptions;
   readonly #db: Database;
@@ -84,6 +90,7 @@ export class Tidemill implements AsyncDisposable {
   readonly #notifier: Notifier | undefined;
   readonly #facts: Facts;
   readonly #workers = new Set<Worker>();
+  readonly #tasks: EnqueueContext;
 
   private constructor(url: string, options: ConnectOptions, db: Database, facts: Facts) {
     this.#url = url;
@@ -95,21 +102,29 @@ export class Tidemill implements AsyncDisposable {
     this.#notifier =
       notifyChannel === undefined ? undefined : new Notifier(db, notifyChannel, this.#logger);
     this.consumers = new ConsumerAdmin(db, changesChannel(db.names));
+    const channel = tasksChannel(db.names);
+    this.#tasks = {
+      db,
+      directory: new QueueDirectory(db),
+      channel,
+      notifier: new Notifier(db, channel, this.#logger),
+    };
   }
 
   /** Connects, and refuses a server or a schema on which the guarantees would not hold. */
   static async connect(url: string | undefined, options: ConnectOptions = {}): Promise<Tidemill> {
     const db = openDatabase(url, options);
     try {
+      const isBehindPooler = await db.withConnection(isPooled);
       if ((options.preparedStatements ?? "auto") === "auto") {
-        db.usePreparedStatements(!(await db.withConnection(isPooled)));
+        db.usePreparedStatements(!isBehindPooler);
       }
       const settings = await assertMigrated(db);
       const sequence = await assertLogPreconditions(db);
       const stored = settings.get("partitioning");
       const partitioning =
         stored === undefined ? resolvePartitioning() : (JSON.parse(stored) as Partitioning);
-      return new Tidemill(url ?? "", options, db, { sequence, partitioning });
+      return new Tidemill(url ?? "", options, db, { sequence, partitioning, isBehindPooler });
     } catch (error) {
       await db.close();
       throw error;
@@ -153,8 +168,37 @@ export class Tidemill implements AsyncDisposable {
     const result = await this.#db.transaction(
       async (tx) => await work({ query: (text, values) => tx.client.query(text, values) }),
     );
-    for (const worker of this.#workers) worker.eventsAppended();
+    for (const worker of this.#workers) {
+      worker.eventsAppended();
+      worker.tasksEnqueued();
+    }
     return result;
+  }
+
+  /** Stores a task: in the caller's transaction or durably when this resolves. */
+  async enqueue<Payload, Result, Input>(
+    queue: Queue<Payload, Result, Input> | string,
+    payload: Input | Uint8Array,
+    options: TaskOptions & EnqueueOptions = {},
+  ): Promise<TaskHandle> {
+    const { tx, ...task } = options;
+    const [handle] = await this.enqueueMany(queue, [{ ...task, payload }], tx === undefined ? {} : { tx });
+    if (handle === undefined) throw new Error("a task was enqueued without an id");
+    return handle;
+  }
+
+  /** Stores many tasks in one statement: all of them, in order, or none. */
+  async enqueueMany<Payload, Result, Input>(
+    queue: Queue<Payload, Result, Input> | string,
+    tasks: readonly NewTask<Input>[],
+    options: EnqueueOptions = {},
+  ): Promise<TaskHandle[]> {
+    refuseUnknown("enqueue", options, ["tx"]);
+    const ids = await enqueueTasks(this.#tasks, queue, tasks, options);
+    const name = typeof queue === "string" ? queue : queue.name;
+    this.taskMetrics.enqueued.add(ids.length, { queue: name });
+    if (options.tx === undefined) for (const worker of this.#workers) worker.tasksEnqueued();
+    return ids.map((id) => ({ id, queue: name }));
   }
 
   async readStream(stream: StreamRef, options?: ReadStreamOptions): Promise<PersistedEvent[]> {
@@ -197,7 +241,7 @@ export class Tidemill implements AsyncDisposable {
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(signal === undefined ? {} : { signal }),
     };
-    const handled = options.consumers.map((one) =>
+    const handled = (options.consumers ?? []).map((one) =>
       this.waitFor(one.name, { position: head }, wait),
     );
     const ended = worker.finished.then(() => {
@@ -233,6 +277,7 @@ export class Tidemill implements AsyncDisposable {
   async close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()));
     await this.#notifier?.settled();
+    await this.#tasks.notifier.settled();
     await this.#db.close();
   }
 
@@ -255,12 +300,26 @@ export class Tidemill implements AsyncDisposable {
       compat,
       logger: this.#logger,
       metrics: this.metrics,
+      tasks: {
+        directory: this.#tasks.directory,
+        metrics: this.taskMetrics,
+        channel: this.#tasks.channel,
+        sequence: `${quoteIdentifier(names.schema)}.task_numbers`,
+        isPooled: this.#facts.isBehindPooler,
+      },
       onEnd: (worker) => this.#workers.delete(worker),
     };
   }
 }
 
+/** A task that was enqueued. */
+export interface TaskHandle {
+  readonly id: string;
+  readonly queue: string;
+}
+
 interface Facts {
+  readonly isBehindPooler: boolean;
   readonly sequence: string;
   readonly partitioning: Partitioning;
 }
@@ -297,6 +356,12 @@ function openDatabase(url: string | undefined, options: ConnectOptions): Databas
     queryTimeoutMs: requireNumber("queryTimeout", options.queryTimeout ?? 30_000, { min: 1 }),
     connectTimeoutMs: CONNECT_TIMEOUT_MS,
   });
+}
+
+function tasksChannel(names: Names): string {
+  const channel = names.splices["tasks_channel"];
+  if (channel === undefined) throw new Error("no channel for tasks");
+  return channel;
 }
 
 /** Clusters on other tables of the same database do not wake each other. */

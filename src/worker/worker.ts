@@ -18,6 +18,12 @@ import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
 import type { Partitioning } from "../db/migrations.ts";
 import { createEventPartitions } from "../events/sql/preconditions.ts";
+import type { QueueDirectory } from "../tasks/directory.ts";
+import { Housekeeper } from "../tasks/housekeeper.ts";
+import type { TaskMetrics } from "../tasks/metrics.ts";
+import { TaskRunner } from "../tasks/runner.ts";
+import { dropHistory, makeHistoryPartitions, sumTally } from "../tasks/sql/housekeeping.ts";
+import { removeExpiredIdempotencyKeys } from "../tasks/sql/idempotency.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
 
 /** What a worker needs from the connection that made it. */
@@ -35,7 +41,17 @@ export interface WorkerContext {
   readonly compat: "eventsalsa" | undefined;
   readonly logger: Logger;
   readonly metrics: ConsumerMetrics;
+  readonly tasks: TaskWorkerContext;
   readonly onEnd: (worker: Worker) => void;
+}
+
+export interface TaskWorkerContext {
+  readonly directory: QueueDirectory;
+  readonly metrics: TaskMetrics;
+  /** Where workers are told that there is work. */
+  readonly channel: string;
+  readonly sequence: string;
+  readonly isPooled: boolean;
 }
 
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
@@ -43,6 +59,13 @@ const CONTROL_CONNECTIONS = 2;
 const RECONCILE_MS = 1_000;
 const AUDIT_DAYS = 30;
 const PARTITION_CHECK_MS = 10_000;
+const HOUSEKEEPING_MS = 30_000;
+const HISTORY_MS = 3_600_000;
+const PARTITION_DAYS_AHEAD = 7;
+const TALLY_MS = 5_000;
+const KEYS_PER_RUN = 10_000;
+/** A worker that is told of tasks still looks this often: a notification may be lost. */
+const TASK_RECONCILE_MS = 5_000;
 
 /**
  * One member of the cluster in this process: new → starting → running → stopping → stopped. An id
@@ -124,16 +147,14 @@ export class Worker implements AsyncDisposable {
       await parts.election.open();
       await parts.registry.register();
       await parts.runner.register();
+      await parts.tasks?.register();
     } catch (error) {
       await this.#abandon(pools);
       throw error;
     }
-    const { registry, leader, dispatcher, listener, reader, runner } = parts;
-    const services: Service[] = [registry, leader, dispatcher, reader, runner];
-    if (listener !== undefined) services.splice(3, 0, listener);
-    const supervisor = new Supervisor(services);
+    const supervisor = new Supervisor(servicesOf(parts));
     this.#supervisor = supervisor;
-    this.#finished = this.#endAfter(supervisor, pools, registry);
+    this.#finished = this.#endAfter(supervisor, pools, parts.registry);
     this.#finished.catch(() => {}); // Reported by start().
   }
 
@@ -151,6 +172,12 @@ export class Worker implements AsyncDisposable {
   /** Events were appended by this process: no need to wait for the dispatcher. */
   eventsAppended(): void {
     this.#parts?.reader.bell.ring();
+  }
+
+  /** Tasks were enqueued by this process. */
+  tasksEnqueued(): void {
+    this.#parts?.tasks?.workArrived();
+    this.#parts?.housekeeper?.bell.ring();
   }
 
   async #stop(): Promise<void> {
@@ -225,16 +252,67 @@ export class Worker implements AsyncDisposable {
     });
     const election = this.#buildElection(db);
     const leader = this.#buildLeader(db, election);
+    const tasks = this.#buildTasks(db, registry);
+    const housekeeper = this.#buildHousekeeper(db, leader, tasks);
     const onEvents = (): void => reader.bell.ring();
     const onChanges = (): void => {
       leader.bell.ring();
       runner.changed();
+      tasks?.changed();
+    };
+    const onTasks = (): void => {
+      tasks?.workArrived();
+      housekeeper?.bell.ring();
     };
     const isListening = options.dispatcherStrategy === "notify";
     const intervalMs = isListening ? RECONCILE_MS : options.dispatcherInterval;
     const dispatcher = new Dispatcher(db, { ...shared, intervalMs, onEvents, onChanges });
-    const listener = isListening ? this.#buildListener(db, onEvents, onChanges) : undefined;
-    return { registry, reader, runner, election, leader, dispatcher, listener };
+    const listener = isListening
+      ? this.#buildListener(db, { onEvents, onChanges, onTasks })
+      : undefined;
+    return { registry, reader, runner, election, leader, dispatcher, listener, tasks, housekeeper };
+  }
+
+  #buildTasks(db: Database, registry: Registry): TaskRunner | undefined {
+    const options = this.#options;
+    if (options.handlers.length === 0) return undefined;
+    const { directory, metrics, sequence, isPooled } = this.#context.tasks;
+    const isListening = options.dispatcherStrategy === "notify";
+    return new TaskRunner(db, directory, {
+      workerId: this.id,
+      handlers: options.handlers,
+      concurrency: options.concurrency,
+      leaseSeconds: options.leaseSeconds,
+      pollMs: isListening ? Math.max(TASK_RECONCILE_MS, options.taskPollInterval) : options.taskPollInterval,
+      drainMs: options.drainTimeout,
+      agingSeconds: options.agingSeconds,
+      fairnessTurn: options.fairnessTurn,
+      sequence,
+      isPooled,
+      clock: this.#clock,
+      random: Math.random,
+      logger: this.#logger,
+      metrics,
+      isTrusted: () => registry.isTrusted,
+    });
+  }
+
+  #buildHousekeeper(
+    db: Database,
+    leader: Leader,
+    tasks: TaskRunner | undefined,
+  ): Housekeeper | undefined {
+    if (this.#context.compat !== undefined) return undefined;
+    const { metrics, channel } = this.#context.tasks;
+    return new Housekeeper(db, {
+      workerId: this.id,
+      term: () => leader.term,
+      channel,
+      clock: this.#clock,
+      logger: this.#logger,
+      metrics,
+      onWork: () => tasks?.workArrived(),
+    });
   }
 
   #buildRegistry(db: Database): Registry {
@@ -290,13 +368,14 @@ export class Worker implements AsyncDisposable {
   }
 
   #duties(db: Database): LeaderDuty[] {
-    const { partitioning } = this.#context;
+    const { partitioning, compat } = this.#context;
     const audit: LeaderDuty = {
       name: "gap audit retention",
       everyMs: 3_600_000,
       run: () => forgetGapRecords(db, AUDIT_DAYS * 24 * 3600),
     };
-    if (partitioning.strategy === "none") return [audit];
+    const duties = compat === undefined ? [audit, ...this.#taskDuties(db)] : [audit];
+    if (partitioning.strategy === "none") return duties;
     const partitions: LeaderDuty = {
       name: "event partitions",
       everyMs: PARTITION_CHECK_MS,
@@ -304,13 +383,35 @@ export class Worker implements AsyncDisposable {
         await createEventPartitions(db, partitioning.size, partitioning.ahead);
       },
     };
-    return [audit, partitions];
+    return [...duties, partitions];
   }
 
-  #buildListener(db: Database, onEvents: () => void, onChanges: () => void): Listener {
+  #taskDuties(db: Database): LeaderDuty[] {
+    const { historyDays } = this.#options;
+    return [
+      { name: "task counts", everyMs: TALLY_MS, run: () => sumTally(db) },
+      {
+        name: "task history",
+        everyMs: HISTORY_MS,
+        run: async () => {
+          await makeHistoryPartitions(db, PARTITION_DAYS_AHEAD);
+          await dropHistory(db, historyDays);
+        },
+      },
+      {
+        name: "idempotency keys",
+        everyMs: HOUSEKEEPING_MS,
+        run: async () => {
+          await removeExpiredIdempotencyKeys(db, KEYS_PER_RUN);
+        },
+      },
+    ];
+  }
+
+  #buildListener(db: Database, { onEvents, onChanges, onTasks }: Wakes): Listener {
     const { notifyChannel, notifyConnectionString } = this.#options;
     const { directUrl, changesChannel, announces } = this.#context;
-    if (!announces && notifyChannel === undefined) {
+    if (!announces && notifyChannel === undefined && this.#options.consumers.length > 0) {
       this.#logger.warn({}, "listening for appends, but no notifyChannel is set for appending");
     }
     return new Listener(db, {
@@ -318,6 +419,7 @@ export class Worker implements AsyncDisposable {
       channels: new Map([
         [notifyChannel ?? this.#context.notifyChannel, onEvents],
         [changesChannel, onChanges],
+        [this.#context.tasks.channel, onTasks],
       ]),
       clock: this.#clock,
       logger: this.#logger,
@@ -330,6 +432,28 @@ interface Pools {
   readonly batches: Database;
 }
 
+interface Wakes {
+  readonly onEvents: () => void;
+  readonly onChanges: () => void;
+  readonly onTasks: () => void;
+}
+
+/** In the order in which they start; they stop in reverse. */
+function servicesOf(parts: Parts): Service[] {
+  const { registry, leader, housekeeper, dispatcher, listener, reader, tasks, runner } = parts;
+  const taskServices = tasks === undefined ? [] : [tasks.finisher, tasks.renewer, tasks];
+  return [
+    registry,
+    leader,
+    ...(housekeeper === undefined ? [] : [housekeeper]),
+    dispatcher,
+    ...(listener === undefined ? [] : [listener]),
+    reader,
+    ...taskServices,
+    runner,
+  ];
+}
+
 interface Parts {
   readonly registry: Registry;
   readonly reader: LogReader;
@@ -338,4 +462,6 @@ interface Parts {
   readonly leader: Leader;
   readonly dispatcher: Dispatcher;
   readonly listener: Listener | undefined;
+  readonly tasks: TaskRunner | undefined;
+  readonly housekeeper: Housekeeper | undefined;
 }

@@ -1,24 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
+import { drawFence } from "../../db/sql/epoch.ts";
 import { statement } from "../../db/statement.ts";
 import type { Epoch, Observation } from "../frontier.ts";
-
-const CEILING = statement(
-  "frontier_ceiling",
-  "SELECT COALESCE(pg_sequence_last_value($1::regclass), 0) AS ceiling",
-);
-
-// A durable write, not a bare pg_current_xact_id(): when a backend crashes, an unlogged id and the
-// sequence can both rewind below the ceiling and be handed out again. Its commit flushes the WAL
-// that carries the sequence. A role that commits asynchronously is overruled for this statement.
-const FENCE = statement(
-  "frontier_fence",
-  `UPDATE {schema}.frontier_fence
-      SET drawn_at = clock_timestamp()
-    WHERE id = 1
-      AND (current_setting('synchronous_commit') <> 'off'
-           OR set_config('synchronous_commit', 'local', true) IS NOT NULL)
-   RETURNING pg_current_xact_id()::text AS fence`,
-);
 
 const APPENDED_TABLES = `
         SELECT '{stream_heads}'::regclass
@@ -46,21 +29,13 @@ async function readLockers(db: Queryable): Promise<Set<string>> {
   return new Set(rows.map((row) => row.locker));
 }
 
-/** The last position handed out to anybody. */
-export async function readCeiling(db: Queryable, sequence: string): Promise<bigint> {
-  const [row] = await db.query<{ ceiling: string }>(CEILING, [sequence]);
-  return BigInt(row?.ceiling ?? 0);
-}
-
 /** The order is the proof: the ceiling was read before, then the fence, then the lockers. */
-export async function drawFence(
+export async function openEpoch(
   db: Queryable,
   ceiling: bigint,
   withLockers: boolean,
 ): Promise<Epoch> {
-  const [row] = await db.query<{ fence: string }>(FENCE);
-  if (row === undefined) throw new Error("frontier_fence has no row");
-  const epoch = { ceiling, fence: BigInt(row.fence) };
+  const epoch = { ceiling, fence: await drawFence(db) };
   return withLockers ? { ...epoch, lockers: await readLockers(db) } : epoch;
 }
 

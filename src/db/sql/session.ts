@@ -38,3 +38,20 @@ const LOCK_TIMEOUT = statement("lock_timeout", "SELECT set_config('lock_timeout'
 export async function setLockTimeout(tx: Queryable, ms: number): Promise<void> {
   await tx.query(LOCK_TIMEOUT, [`${Math.max(1, Math.round(ms))}ms`]);
 }
+
+// On a table that was never analysed the planner may prefer to read all of it, and a prepared
+// statement would keep that plan while the table grows by millions.
+const SHAPE_PLANS = statement(
+  "shape_plans",
+  `SELECT set_config('enable_seqscan', 'off', false),
+          set_config('enable_bitmapscan', 'off', false),
+          set_config('enable_hashjoin', 'off', false),
+          set_config('enable_mergejoin', 'off', false),
+          set_config('plan_cache_mode', 'force_generic_plan', false),
+          set_config('jit', 'off', false)`,
+);
+
+/** For a connection that runs the hot statements only: plans by index, whatever statistics say. */
+export async function shapePlans(db: Queryable): Promise<void> {
+  await db.query(SHAPE_PLANS);
+}

@@ -134,7 +134,17 @@ export function entryPoints(): EntryPoint[] {
   const modules = Object.entries(manifest.exports).flatMap(([name, target]) =>
     typeof target === "string" ? [] : [{ name, path: target.default }],
   );
-  return [...commands, ...modules].map(({ name, path }) => ({ name, file: toSource(path) }));
+  return [...commands, ...modules].flatMap(({ name, path }) =>
+    filesOf(toSource(path)).map((file) => ({ name, file })),
+  );
+}
+
+/** A pattern such as "src/adapters/*.ts" stands for every source that it matches. */
+function filesOf(pattern: string): string[] {
+  const [before = "", after] = pattern.split("*");
+  if (after === undefined) return [pattern];
+  const found = SOURCES.filter((file) => file.startsWith(before) && file.endsWith(after));
+  return found.length > 0 ? found : [pattern];
 }
 
 export function reachableFrom(roots: readonly string[]): Set<string> {

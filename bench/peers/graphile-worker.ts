@@ -1,0 +1,48 @@
+import { Logger, makeWorkerUtils, run, runMigrations } from "graphile-worker";
+import { type Payload, serve } from "../tasks/role.ts";
+
+const TASK = "bench";
+const logger = new Logger(() => () => {});
+
+const FOR_THROUGHPUT = {
+  concurrentJobs: Number(process.env["CONC"] ?? 100),
+  localQueue: { size: Number(process.env["LQ"] ?? 500) },
+  completeJobBatchDelay: Number(process.env["DELAY"] ?? 0),
+  failJobBatchDelay: 0,
+};
+const FOR_LATENCY = { concurrentJobs: 4 };
+
+serve({
+  batchesInFlight: 2,
+
+  async prepare(url) {
+    await runMigrations({ connectionString: url, logger });
+  },
+
+  async openProducer({ url }) {
+    const utils = await makeWorkerUtils({ connectionString: url, logger });
+    return {
+      async enqueue(payloads) {
+        if (payloads.length === 1) await utils.addJob(TASK, payloads[0]);
+        else await utils.addJobs(payloads.map((payload) => ({ identifier: TASK, payload })));
+      },
+      close: async () => await utils.release(),
+    };
+  },
+
+  async openWorker({ url, purpose }, handler) {
+    const runner = await run({
+      preset: {
+        worker: {
+          connectionString: url,
+          maxPoolSize: 10,
+          logger,
+          ...(purpose === "throughput" ? FOR_THROUGHPUT : FOR_LATENCY),
+        },
+      },
+      noHandleSignals: true,
+      taskList: { [TASK]: async (payload) => await handler(payload as Payload) },
+    });
+    return { close: async () => await runner.stop() };
+  },
+});

@@ -1,0 +1,71 @@
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type pg from "pg";
+
+/** One way to run tasks, as the benchmark sees it: programs for its roles, and its tables. */
+export interface TaskSystem {
+  readonly name: string;
+  readonly version: string;
+  /** How it was set up, for the settings of a figure. */
+  readonly tuning: Readonly<Record<string, unknown>>;
+  /** What it keeps of completed tasks. */
+  readonly history: string;
+  readonly program: Program;
+  /**
+   * Tasks that are durably completed. Who keeps no trace of them asks how many were `enqueued`,
+   * for which the producer stands still until the read is done.
+   */
+  completed(client: pg.ClientBase, enqueued: () => Promise<number>): Promise<Reading>;
+  /** Tasks that are not completed yet. */
+  pending(client: pg.ClientBase): Promise<number>;
+}
+
+/** What is run for each role of a system; it speaks the protocol of `protocol.ts`. */
+export interface Program {
+  readonly command: string;
+  readonly args: readonly string[];
+}
+
+/** One read of the store, with the server's clock and log position at its snapshot. */
+export interface Reading {
+  readonly completed: number;
+  readonly atMs: number;
+  readonly walBytes: number;
+}
+
+/** Reads `count(*)` of a query, named `n`, with the instant at which its snapshot was taken. */
+export async function readCount(client: pg.ClientBase, from: string): Promise<Reading> {
+  const { rows } = await client.query<{ n: string; at_ms: number; wal: string }>(
+    `SELECT n, extract(epoch FROM now())::float8 * 1000 AS at_ms,
+            pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS wal
+       FROM (SELECT count(*) AS n FROM ${from}) AS counted`,
+  );
+  const [row] = rows;
+  if (row === undefined) throw new Error(`no count of ${from}`);
+  return { completed: Number(row.n), atMs: row.at_ms, walBytes: Number(row.wal) };
+}
+
+const PEERS = new URL("../peers/", import.meta.url);
+
+/** The program of a peer in `bench/peers`, under the newer Node that the peers need. */
+export function peerProgram(file: string): Program {
+  return {
+    command: join(installed("node22"), "bin", "node"),
+    args: ["--disable-warning=ExperimentalWarning", fileURLToPath(new URL(file, PEERS))],
+  };
+}
+
+export function peerVersion(name: string): string {
+  const manifest = readFileSync(join(installed(name), "package.json"), "utf8");
+  return (JSON.parse(manifest) as { version: string }).version;
+}
+
+/** Not by `require.resolve`: most of these packages do not export their package.json. */
+function installed(name: string): string {
+  const places = createRequire(new URL("package.json", PEERS)).resolve.paths(name) ?? [];
+  const found = places.find((place) => existsSync(join(place, name, "package.json")));
+  if (found !== undefined) return join(found, name);
+  throw new Error(`"${name}", a package of the workspace bench/peers, is not installed`);
+}

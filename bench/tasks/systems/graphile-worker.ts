@@ -1,0 +1,23 @@
+import { peerProgram, peerVersion, readCount, type TaskSystem } from "../system.ts";
+
+const JOBS = "graphile_worker._private_jobs";
+
+/** Deletes what it completed, so that is what was enqueued and is there no more. */
+export const graphileWorker = (): TaskSystem => ({
+  name: "graphile-worker",
+  version: peerVersion("graphile-worker"),
+  tuning: {
+    throughput: "localQueue 500, batched completion (delay 0 ms), 100 concurrent",
+    latency: "LISTEN/NOTIFY, no local queue, 4 concurrent",
+  },
+  history: "none, rows are deleted",
+  program: peerProgram("graphile-worker.ts"),
+  async completed(client, enqueued) {
+    const made = await enqueued();
+    const left = await readCount(client, JOBS);
+    return { ...left, completed: made - left.completed };
+  },
+  async pending(client) {
+    return (await readCount(client, JOBS)).completed;
+  },
+});

@@ -1,0 +1,19 @@
+import { peerProgram, peerVersion, readCount, type TaskSystem } from "../system.ts";
+
+const JOBS = "pgboss.job WHERE name = 'bench'";
+
+/** Marks what it completed, in place. */
+export const pgBoss = (): TaskSystem => ({
+  name: "pg-boss",
+  version: peerVersion("pg-boss"),
+  tuning: {
+    throughput: "two loops of fetch and complete, 1,000 at a time; no supervision",
+    latency: "work() with LISTEN/NOTIFY",
+  },
+  history: "rows in state completed",
+  program: peerProgram("pg-boss.ts"),
+  completed: async (client) => await readCount(client, `${JOBS} AND state = 'completed'`),
+  async pending(client) {
+    return (await readCount(client, `${JOBS} AND state < 'completed'`)).completed;
+  },
+});

@@ -1,0 +1,196 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import { uuidv4 } from "../base/uuid.ts";
+import type { TextRow } from "../db/database.ts";
+import { Claim, ClaimedTask } from "./claimed-task.ts";
+import type { Executor } from "./executor.ts";
+import { LaneBook } from "./lanes.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import { Prefetch } from "./prefetch.ts";
+import type { TaskSession } from "./session.ts";
+import { Settling } from "./settling.ts";
+import { claimTasks, type LaneRequest, lookAtLanes, undoClaim } from "./sql/claim.ts";
+
+export interface ClaimerOptions {
+  readonly workerId: string;
+  readonly queues: readonly string[];
+  readonly leaseSeconds: number;
+  readonly concurrency: number;
+  /** How often to look when nobody says that there is work. */
+  readonly pollMs: number;
+  readonly agingSeconds: number;
+  readonly fairnessTurn: number;
+  readonly weightOf: (queue: string, tenant: string) => number;
+  readonly sequence: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: TaskMetrics;
+  /** Whether others must still take this worker for alive. */
+  readonly isTrusted: () => boolean;
+}
+
+/** While there is work, looking at all lanes again is worth this much. */
+const LOOK_MS = 100;
+/** Asking this many lanes blindly costs less than looking first. */
+const BLIND_LANES_MAX = 32;
+const RETRY_MS_MAX = 2_000;
+/** A claim is trusted a little shorter than it lasts: clocks drift. */
+const TRUST = 0.9;
+/** Numbers handed out since the last epoch that make another one worth a write. */
+const EPOCH_NUMBERS = 1_000;
+
+/**
+ * Takes tasks for this worker: as many as its slots and a prefetch need, from the lanes whose turn
+ * it is. It knows where the lanes begin (their floors), nothing else: what is pending is asked of
+ * the database with every claim.
+ */
+export class Claimer {
+  /** Rung when there may be work, or room for it. */
+  readonly bell = new Bell();
+  readonly #session: TaskSession;
+  readonly #executor: Executor;
+  readonly #options: ClaimerOptions;
+  readonly #lanes: LaneBook;
+  readonly #settling: Settling;
+  readonly #prefetch: Prefetch;
+  #incarnation = -1;
+  #lookedAtMs = -Infinity;
+  #isWorkNews = true;
+  #newestOrder = 0;
+  #doubtfulClaims: string[] = [];
+
+  constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
+    this.#session = session;
+    this.#executor = executor;
+    this.#options = options;
+    const { agingSeconds, fairnessTurn: turn, weightOf } = options;
+    this.#lanes = new LaneBook({ agingSeconds, turn, weightOf });
+    this.#settling = new Settling(options.sequence);
+    this.#prefetch = new Prefetch(options.clock, options.concurrency);
+  }
+
+  /** Somebody said that there is work. */
+  workArrived(): void {
+    this.#isWorkNews = true;
+    this.bell.ring();
+  }
+
+  /** A slot came free: worth waking only when too little is left to do. */
+  roomMade(): void {
+    if (this.#want() > 0) this.bell.ring();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      logger.warn({ error: messageOf(error), failures }, "could not claim tasks");
+      return exponentialMs(failures, 50, RETRY_MS_MAX);
+    };
+    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+  }
+
+  #want(): number {
+    return this.#prefetch.want(this.#executor.active, this.#executor.waiting);
+  }
+
+  async #turn(): Promise<TurnResult> {
+    const { clock, pollMs, isTrusted } = this.#options;
+    await this.#undoDoubtful();
+    this.#prefetch.measure(this.#executor.settledCount);
+    if (this.#want() <= 0 || !isTrusted()) return { restMs: pollMs };
+    const isBlind = this.#isWorkNews && this.#lanes.size <= BLIND_LANES_MAX;
+    const isLookDue = this.#isWorkNews || clock.now() - this.#lookedAtMs >= LOOK_MS;
+    this.#isWorkNews = false;
+    let looking: Promise<void> | undefined;
+    if (isBlind) {
+      this.#lanes.assumeWork();
+    } else if (isLookDue) {
+      looking = this.#look();
+      await looking;
+    }
+    const lanes = this.#choose();
+    // When news came, the claim is sent first and the look right behind it, on the same wire.
+    const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
+    if (isBlind) looking = this.#look();
+    const [taken = 0] = await Promise.all([claiming, looking]);
+    return taken > 0 || this.#choose().length > 0 ? "again" : { restMs: pollMs };
+  }
+
+  #choose(): LaneRequest[] {
+    const probation = this.#executor.hasProbation ? 0 : 1;
+    const prefetch = this.#prefetch.size;
+    return this.#lanes.choose(
+      this.#want(),
+      ({ queue, priority }) =>
+        priority < 0 ? probation : this.#executor.freeSlots(queue) + prefetch,
+      this.#options.clock.now(),
+    );
+  }
+
+  async #claim(lanes: readonly LaneRequest[]): Promise<number> {
+    const { clock, leaseSeconds, workerId, metrics } = this.#options;
+    const claim = new Claim(uuidv4());
+    const claimedAtMs = clock.now();
+    let rows: TextRow[];
+    try {
+      rows = await claimTasks(this.#session, { claimId: claim.id, workerId, leaseSeconds }, lanes);
+    } catch (error) {
+      this.#doubtfulClaims.push(claim.id); // It may have been committed all the same.
+      throw error;
+    }
+    const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
+    const facts = { claimedAtMs, trustedUntilMs, isHeldHead: false };
+    const taken = new Map<number, number>();
+    const tasks: ClaimedTask[] = [];
+    for (const row of rows) {
+      const handler = this.#executor.handlerOf(row[3] ?? "");
+      if (handler === undefined) throw new Error(`claimed a task of queue ${row[3]}`);
+      const task = new ClaimedTask(row, handler, claim, facts);
+      taken.set(task.lane, (taken.get(task.lane) ?? 0) + 1);
+      if (task.claimOrder > this.#newestOrder) this.#newestOrder = task.claimOrder;
+      tasks.push(task);
+    }
+    for (const { lane, take } of lanes) {
+      if ((taken.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
+    }
+    claim.open = tasks.length;
+    metrics.claims.add(tasks.length);
+    this.#executor.accept(tasks.sort((a, b) => a.claimOrder - b.claimOrder));
+    return tasks.length;
+  }
+
+  /** Where each lane begins. Also the moment at which an epoch may have closed. */
+  async #look(): Promise<void> {
+    const { clock, queues } = this.#options;
+    if (this.#incarnation !== this.#session.incarnation) {
+      this.#lanes.forgetFloors();
+      this.#settling.forget();
+      this.#incarnation = this.#session.incarnation;
+    }
+    const incarnation = this.#incarnation;
+    const look = await lookAtLanes(this.#session, queues, this.#lanes.floors);
+    if (this.#session.incarnation !== incarnation && incarnation !== 0) return;
+    this.#incarnation = this.#session.incarnation;
+    this.#settling.observe(look.oldestRunning);
+    this.#lookedAtMs = clock.now();
+    this.#lanes.saw(look, this.#settling.settled, this.#lookedAtMs);
+    const unsettled = this.#newestOrder - this.#settling.settled;
+    if (!this.#settling.isOpen && unsettled > EPOCH_NUMBERS) {
+      await this.#settling.open(this.#session);
+    }
+  }
+
+  /** Nothing may be claimed while tasks are held that this worker does not know of. */
+  async #undoDoubtful(): Promise<void> {
+    const [claimId] = this.#doubtfulClaims;
+    if (claimId === undefined) return;
+    const count = await undoClaim(this.#session, claimId);
+    this.#doubtfulClaims.shift();
+    if (count > 0) this.#options.logger.info({ count }, "gave back a claim that was not answered");
+    await this.#undoDoubtful();
+  }
+}

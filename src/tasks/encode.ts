@@ -1,0 +1,250 @@
+import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
+import { InvalidInputError, messageOf } from "../base/errors.ts";
+import { refuseUnknown, requireNumber } from "../base/options.ts";
+import { bucketOf } from "../cluster/ring.ts";
+import type { Queryable } from "../db/database.ts";
+import type { KnownQueue, QueueDirectory } from "./directory.ts";
+import { type Priority, priorityNumber } from "./priority.ts";
+import { describeIssues } from "./schema.ts";
+import { SEPARATOR, type TaskShape } from "./sql/enqueue.ts";
+
+export interface TaskOptions {
+  /** What sort of task it is, for people and for filters. Defaults to none. */
+  readonly kind?: string;
+  /** Defaults to the queue's. */
+  readonly priority?: Priority;
+  /** Tasks of one key run one after another, in the order of their enqueues. Defaults to none. */
+  readonly partitionKey?: string;
+  /** Not before this instant. Defaults to now. */
+  readonly runAt?: Date | string;
+  /** Not before so many seconds from now, by the database's clock. Defaults to 0. */
+  readonly delaySeconds?: number;
+  /** Defaults to the queue's. */
+  readonly maxAttempts?: number;
+  /** Defaults to the queue's. */
+  readonly backoff?: Partial<BackoffPolicy>;
+  /** Defaults to the queue's. */
+  readonly timeoutSeconds?: number;
+  /** The same key with the same task gives the first one; with another task it is refused. */
+  readonly idempotencyKey?: string;
+  /** How long the key is remembered. Defaults to the queue's. */
+  readonly idempotencySeconds?: number;
+  /** Told when the task ends. Defaults to none. */
+  readonly webhook?: string;
+  readonly traceParent?: string;
+  readonly traceState?: string;
+  /** Defaults to "default". */
+  readonly tenant?: string;
+  /** Of a payload given as bytes. Defaults to "application/octet-stream". */
+  readonly contentType?: string;
+}
+
+export interface NewTask<Payload = unknown> extends TaskOptions {
+  /** JSON, or bytes. */
+  readonly payload: Payload | Uint8Array;
+}
+
+export const DEFAULT_TENANT = "default";
+const KEY_BYTES_MAX = 1024;
+const NAME_BYTES_MAX = 200;
+const YEARS_100_SECONDS = 100 * 366 * 86_400;
+
+const TASK_KEYS = [
+  "payload",
+  "kind",
+  "priority",
+  "partitionKey",
+  "runAt",
+  "delaySeconds",
+  "maxAttempts",
+  "backoff",
+  "timeoutSeconds",
+  "idempotencyKey",
+  "idempotencySeconds",
+  "webhook",
+  "traceParent",
+  "traceState",
+  "tenant",
+  "contentType",
+];
+
+/** One task, checked and written down: everything but its shape's number. */
+export interface EncodedTask {
+  readonly payload: string;
+  readonly key: string;
+  readonly bucket: number | undefined;
+  readonly shape: Omit<TaskShape, "shape">;
+  readonly idempotency: { readonly key: string; readonly seconds: number } | undefined;
+}
+
+/** Turns tasks of one call into rows. Equal options share one shape, found again by identity. */
+export class TaskEncoder {
+  readonly #directory: QueueDirectory;
+  readonly #queue: KnownQueue;
+  readonly #tx: Queryable | undefined;
+  readonly #shapes = new Map<string, EncodedTask["shape"]>();
+
+  constructor(directory: QueueDirectory, queue: KnownQueue, tx: Queryable | undefined) {
+    this.#directory = directory;
+    this.#queue = queue;
+    this.#tx = tx;
+  }
+
+  async encode(task: NewTask): Promise<EncodedTask> {
+    refuseUnknown("task", task, TASK_KEYS);
+    const isBytes = task.payload instanceof Uint8Array;
+    const payload = isBytes
+      ? Buffer.from(task.payload).toString("base64")
+      : await this.#toJson(task.payload);
+    this.#checkSize(isBytes ? task.payload.byteLength : payload.length, payload);
+    const key = this.#checkKey(task.partitionKey);
+    return {
+      payload,
+      key,
+      bucket: key === "" ? undefined : bucketOf(key),
+      shape: await this.#shape(task, isBytes, key !== ""),
+      idempotency: this.#idempotency(task),
+    };
+  }
+
+  async #toJson(payload: unknown): Promise<string> {
+    const schema = this.#queue.definition?.schema;
+    let value = payload;
+    if (schema !== undefined) {
+      const validating = schema["~standard"].validate(payload);
+      const result = "then" in validating ? await validating : validating;
+      if (result.issues !== undefined) {
+        throw new InvalidInputError(
+          `the payload does not fit the schema of queue "${this.#queue.name}": ` +
+            describeIssues(result.issues),
+        );
+      }
+      // The input is stored: the schema runs again at the claim, and may change what it is given.
+      value = payload;
+    }
+    let json: string | undefined;
+    try {
+      json = JSON.stringify(value === undefined ? null : value);
+    } catch (error) {
+      throw new InvalidInputError(`the payload cannot be written as JSON: ${messageOf(error)}`);
+    }
+    if (json === undefined) throw new InvalidInputError("the payload cannot be written as JSON");
+    return json;
+  }
+
+  #checkSize(atLeast: number, payload: string): void {
+    const max = this.#queue.settings.payloadBytesMax;
+    if (atLeast * 3 <= max) return; // No character of JSON takes more than three bytes a unit.
+    const bytes = Math.max(atLeast, Buffer.byteLength(payload));
+    if (bytes <= max) return;
+    throw new InvalidInputError(
+      `the payload has ${bytes} bytes, over the ${max} that queue "${this.#queue.name}" takes; ` +
+        "store it elsewhere and enqueue a reference, or raise payloadBytesMax",
+    );
+  }
+
+  #checkKey(key: string | undefined): string {
+    if (key === undefined) return "";
+    requireText("partitionKey", key, KEY_BYTES_MAX);
+    return key;
+  }
+
+  async #shape(task: NewTask, isBytes: boolean, isKeyed: boolean): Promise<EncodedTask["shape"]> {
+    const { payload: _payload, partitionKey: _key, idempotencyKey: _once, ...options } = task;
+    const id = JSON.stringify([isBytes, isKeyed, options]);
+    const known = this.#shapes.get(id);
+    if (known !== undefined) return known;
+    const { settings } = this.#queue;
+    const tenant = task.tenant ?? DEFAULT_TENANT;
+    requireText("tenant", tenant, NAME_BYTES_MAX);
+    if (task.kind !== undefined) requireText("kind", task.kind, NAME_BYTES_MAX);
+    const priority = task.priority === undefined ? settings.priority : priorityNumber(task.priority);
+    const maxAttempts = checkNumber("maxAttempts", task.maxAttempts ?? settings.maxAttempts, 1);
+    const shape = {
+      lane: isKeyed
+        ? this.#directory.keyLane(this.#queue)
+        : await this.#directory.lane(this.#queue, tenant, priority, this.#tx),
+      queue: this.#queue.name,
+      tenant,
+      priority,
+      max_attempts: maxAttempts,
+      ...(task.kind === undefined ? {} : { kind: task.kind }),
+      ...timing(task),
+      ...(isBytes
+        ? { is_binary: true, content_type: task.contentType ?? "application/octet-stream" }
+        : {}),
+      ...rareOptions(task),
+    };
+    this.#shapes.set(id, shape);
+    return shape;
+  }
+
+  #idempotency(task: NewTask): EncodedTask["idempotency"] {
+    if (task.idempotencyKey === undefined) return undefined;
+    requireText("idempotencyKey", task.idempotencyKey, KEY_BYTES_MAX);
+    const seconds = task.idempotencySeconds ?? this.#queue.settings.idempotencySeconds;
+    checkNumber("idempotencySeconds", seconds, 1);
+    return { key: task.idempotencyKey, seconds };
+  }
+}
+
+function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: number } {
+  if (runAt !== undefined && delaySeconds !== undefined) {
+    throw new InvalidInputError("give runAt or delaySeconds, not both");
+  }
+  if (delaySeconds !== undefined) {
+    const isDelay = Number.isFinite(delaySeconds) && delaySeconds >= 0;
+    if (isDelay && delaySeconds <= YEARS_100_SECONDS) return { delay: delaySeconds };
+    throw new InvalidInputError(
+      `delaySeconds must be a number from 0 to ${YEARS_100_SECONDS}, not ${delaySeconds}`,
+    );
+  }
+  if (runAt === undefined) return {};
+  const date = new Date(runAt);
+  if (Number.isNaN(date.getTime()) || date.getUTCFullYear() > 9999) {
+    throw new InvalidInputError(
+      `runAt must be a Date or an ISO 8601 text such as 2026-01-31T09:00:00Z, not ` +
+        JSON.stringify(runAt),
+    );
+  }
+  return { run_at: date.toISOString() };
+}
+
+/** What few tasks have goes into one column. */
+function rareOptions(task: NewTask): { options?: object } {
+  const options = {
+    ...(task.backoff === undefined ? {} : { backoff: resolveBackoff(task.backoff) }),
+    ...(task.timeoutSeconds === undefined
+      ? {}
+      : { timeoutSeconds: requireNumber("timeoutSeconds", task.timeoutSeconds, { min: 0.001 }) }),
+    ...(task.webhook === undefined ? {} : { webhook: checkWebhook(task.webhook) }),
+    ...(task.traceParent === undefined ? {} : { traceParent: task.traceParent }),
+    ...(task.traceState === undefined ? {} : { traceState: task.traceState }),
+  };
+  return Object.keys(options).length === 0 ? {} : { options };
+}
+
+function checkWebhook(webhook: string): string {
+  if (URL.canParse(webhook) && /^https?:$/.test(new URL(webhook).protocol)) return webhook;
+  throw new InvalidInputError(`webhook must be an http or https URL, not ${JSON.stringify(webhook)}`);
+}
+
+function checkNumber(name: string, value: number, min: number): number {
+  if (Number.isInteger(value) && value >= min && value <= 2 ** 31 - 1) return value;
+  throw new InvalidInputError(`${name} must be a whole number of at least ${min}, not ${value}`);
+}
+
+function requireText(name: string, text: unknown, bytesMax: number): void {
+  if (typeof text !== "string" || text === "") {
+    throw new InvalidInputError(`${name} must be a text that is not empty`);
+  }
+  if (Buffer.byteLength(text) > bytesMax) {
+    throw new InvalidInputError(`${name} must have at most ${bytesMax} bytes`);
+  }
+  // UTF-8 has no half characters: the driver would replace them, and two keys would be one.
+  if (text.includes(SEPARATOR) || text.includes("\u0000") || /\p{Surrogate}/u.test(text)) {
+    throw new InvalidInputError(
+      `${name} must not hold half a character, a zero byte or the separator U+001E`,
+    );
+  }
+}

@@ -1,0 +1,347 @@
+import type { Clock } from "../base/clock.ts";
+import { ConfigError, ConflictError } from "../base/errors.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import { RunningContext, type TaskActs } from "./context.ts";
+import { Fifo } from "./fifo.ts";
+import type { Finisher } from "./finisher.ts";
+import { KeyLines } from "./key-lines.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import type { TaskHandler } from "./queue.ts";
+import { validated } from "./schema.ts";
+import {
+  checkOutcome,
+  giveBack,
+  type Settlement,
+  settle,
+  settleCancelled,
+  settleError,
+  settleInvalid,
+} from "./settlement.ts";
+import { TaskTimeoutError, WorkerStoppingError } from "./task.ts";
+
+export interface ExecutorOptions {
+  readonly handlers: readonly TaskHandler[];
+  readonly concurrency: number;
+  readonly agingSeconds: number;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly metrics: TaskMetrics;
+  /** A slot came free, or all tasks of a held key were settled. */
+  readonly onRoom: () => void;
+  /** A head that was held back has ended: its key may flow again. */
+  readonly onHeadEnded: (task: ClaimedTask) => void;
+}
+
+/** One queue's tasks in this worker. */
+interface Line {
+  readonly handler: TaskHandler;
+  readonly limit: number;
+  readonly ready: Fifo<ClaimedTask>;
+  active: number;
+}
+
+/**
+ * Runs claimed tasks, as many at once as allowed. A slot is taken from the call of the handler to
+ * its end; a task is held from its claim until the database has answered for its end.
+ */
+export class Executor {
+  readonly #options: ExecutorOptions;
+  readonly #finisher: Finisher;
+  readonly #acts: TaskActs;
+  readonly #lines = new Map<string, Line>();
+  readonly #keys = new KeyLines();
+  readonly #held = new Set<ClaimedTask>();
+  #active = 0;
+  #ready = 0;
+  #settledCount = 0;
+  #isStarting = false;
+  #isStopping = false;
+  #probation = 0;
+  #onIdle: (() => void)[] = [];
+
+  constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
+    this.#finisher = finisher;
+    this.#acts = acts;
+    this.#options = options;
+    for (const handler of options.handlers) {
+      if (this.#lines.has(handler.queue.name)) {
+        throw new ConfigError(`two handlers for queue "${handler.queue.name}"`);
+      }
+      const limit = Math.min(handler.concurrency ?? options.concurrency, options.concurrency);
+      this.#lines.set(handler.queue.name, { handler, limit, ready: new Fifo(), active: 0 });
+    }
+  }
+
+  get active(): number {
+    return this.#active;
+  }
+  /** Claimed and not started, behind a slot or behind their key. */
+  get waiting(): number {
+    return this.#ready + this.#keys.waiting;
+  }
+  get held(): ReadonlySet<ClaimedTask> {
+    return this.#held;
+  }
+  /** Grows with every task that left. */
+  get settledCount(): number {
+    return this.#settledCount;
+  }
+  /** One task at a time, so that the one that takes its worker along is known. */
+  get hasProbation(): boolean {
+    return this.#probation > 0;
+  }
+  get keys(): KeyLines {
+    return this.#keys;
+  }
+
+  handlerOf(queue: string): TaskHandler | undefined {
+    return this.#lines.get(queue)?.handler;
+  }
+
+  /** Slots of the queue that neither run nor are spoken for. */
+  freeSlots(queue: string): number {
+    const line = this.#lines.get(queue);
+    return line === undefined ? 0 : line.limit - line.active - line.ready.size;
+  }
+
+  activeOf(queue: string): number {
+    return this.#lines.get(queue)?.active ?? 0;
+  }
+
+  /** Tasks of one key must come in order. */
+  accept(tasks: readonly ClaimedTask[]): void {
+    for (const task of tasks) {
+      this.#held.add(task);
+      if (task.isOnProbation) this.#probation += 1;
+      if (task.key === undefined || this.#keys.enter(task.key, task)) this.#enqueue(task);
+    }
+    this.#startMore();
+  }
+
+  #enqueue(task: ClaimedTask): void {
+    const line = this.#lines.get(task.queue);
+    if (line === undefined) throw new Error(`no handler for queue ${task.queue}`);
+    line.ready.push(task);
+    this.#ready += 1;
+  }
+
+  #startMore(): void {
+    if (this.#isStarting) return; // A handler that ends at once comes back here.
+    this.#isStarting = true;
+    while (this.#active < this.#options.concurrency && this.#ready > 0 && !this.#isStopping) {
+      const line = this.#nextLine();
+      const task = line?.ready.shift();
+      if (line === undefined || task === undefined) break;
+      this.#ready -= 1;
+      if (task.state !== "claimed") continue; // It was given back or lost while it waited.
+      this.#start(task, line);
+    }
+    this.#isStarting = false;
+  }
+
+  /** Whose head ranks highest, by priority and by how long it waits here. */
+  #nextLine(): Line | undefined {
+    let best: Line | undefined;
+    let bestRank = -Infinity;
+    for (const line of this.#lines.values()) {
+      const head = line.ready.peek();
+      if (head === undefined || line.active >= line.limit) continue;
+      if (this.#lines.size === 1) return line;
+      const rank = head.priority - head.renewedAtMs / 1000 / this.#options.agingSeconds;
+      if (rank > bestRank) [best, bestRank] = [line, rank];
+    }
+    return best;
+  }
+
+  #start(task: ClaimedTask, line: Line): void {
+    this.#active += 1;
+    line.active += 1;
+    task.state = "started";
+    task.startedAtMs = this.#options.clock.now();
+    if (line.handler.queue.schema === undefined) this.#run(task, line);
+    else void this.#validateAndRun(task, line);
+  }
+
+  async #validateAndRun(task: ClaimedTask, line: Line): Promise<void> {
+    const { schema, name } = line.handler.queue;
+    try {
+      if (schema !== undefined) {
+        task.setPayload(await validated(schema, task.payload, `the payload of queue "${name}"`));
+      }
+    } catch (error) {
+      this.#release(line);
+      this.#end(task, () => settleInvalid(task, error));
+      return;
+    }
+    this.#run(task, line);
+  }
+
+  #run(task: ClaimedTask, line: Line): void {
+    const cancelTimeout = this.#armTimeout(task);
+    const ended = (finish: () => Settlement): void => {
+      cancelTimeout?.();
+      this.#release(line);
+      this.#end(task, finish);
+    };
+    const failed = (error: unknown): void =>
+      ended(() => settleError(task, error, "failed", this.#options.random));
+    let returned: unknown;
+    try {
+      returned = line.handler.run(task, new RunningContext(task, this.#acts));
+    } catch (error) {
+      failed(error);
+      return;
+    }
+    if (isThenable(returned)) {
+      returned.then((value) => ended(() => this.#outcome(task, value)), failed);
+    } else {
+      const value = returned;
+      ended(() => this.#outcome(task, value));
+    }
+  }
+
+  #outcome(task: ClaimedTask, value: unknown): Settlement {
+    try {
+      return settle(task, checkOutcome(value), this.#options.random);
+    } catch (error) {
+      return settleError(task, error, "failed", this.#options.random);
+    }
+  }
+
+  #armTimeout(task: ClaimedTask): (() => void) | undefined {
+    const seconds = task.options.timeoutSeconds ?? task.handler.queue.settings.timeoutSeconds;
+    if (seconds === null || seconds === undefined) return undefined;
+    return this.#options.clock.after(seconds * 1000, () => {
+      const error = new TaskTimeoutError(`the handler took longer than ${seconds} s`);
+      abortTask(task, error);
+      this.#end(task, () => settleError(task, error, "timeout", this.#options.random));
+    });
+  }
+
+  #release(line: Line): void {
+    line.active -= 1;
+    this.#active -= 1;
+    this.#startMore();
+    if (this.#active === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
+    this.#options.onRoom();
+  }
+
+  /** Resolves when no handler runs. */
+  idle(): Promise<void> {
+    if (this.#active === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onIdle.push(resolve));
+  }
+
+  /** The first to say how a task ended is heard: its handler, its timeout, or a stop. */
+  #end(task: ClaimedTask, finish: () => Settlement): void {
+    if (task.state !== "started") return;
+    task.state = "ended";
+    const settlement = finish();
+    const isUndone = settlement.kind !== "complete";
+    this.#finisher.add(task, task.isCancelled && isUndone ? settleCancelled(task) : settlement);
+  }
+
+  /** The database has answered for the end of a task. */
+  settled(task: ClaimedTask, settlement: Settlement, accepted: boolean): void {
+    const { metrics } = this.#options;
+    const second = accepted ? undefined : this.#secondTry(task, settlement);
+    if (second !== undefined) {
+      this.#finisher.add(task, second);
+      return;
+    }
+    if (accepted) metrics.ended(task, settlement, this.#options.clock.now());
+    else metrics.leaseLosses.add(1, { queue: task.queue });
+    this.#forget(task);
+    const isOver = settlement.kind !== "put-back";
+    if (task.isHeldHead) this.#options.onHeadEnded(task);
+    if (task.key !== undefined) this.#leaveKey(task, task.key, accepted && isOver);
+  }
+
+  /** What to write instead of what was refused. Undefined: the lease is lost. */
+  #secondTry(task: ClaimedTask, { kind }: Settlement): Settlement | undefined {
+    if (task.isCompletedByHandler) {
+      if (kind !== "complete") return undefined;
+      task.isCompletedByHandler = false;
+      const error = new ConflictError("the transaction that completed the task was not committed");
+      return settleError(task, error, "failed", this.#options.random);
+    }
+    if (kind === "complete" || kind === "end") return undefined;
+    // It may have been cancelled while it ran, which only its end can tell.
+    task.isCancelled = true;
+    return settleCancelled(task);
+  }
+
+  #leaveKey(task: ClaimedTask, key: string, isOver: boolean): void {
+    if (!task.holdsKey) return; // It waited behind another one.
+    // A head that comes back, or that is somebody else's now, runs before those behind it.
+    if (!isOver) this.giveBack(this.#keys.cut(key));
+    const next = this.#keys.leave(key);
+    if (next === undefined) return;
+    this.#enqueue(next);
+    this.#startMore();
+  }
+
+  #forget(task: ClaimedTask): void {
+    task.state = "settled";
+    this.#held.delete(task);
+    if (task.isOnProbation) this.#probation -= 1;
+    this.#settledCount += 1;
+    task.claim.open -= 1;
+    if (task.claim.open === 0) this.#finisher.endClaim(task.claim.id);
+  }
+
+  /** Tasks that did not start go back as if they had never been claimed. */
+  giveBack(tasks: readonly ClaimedTask[]): void {
+    for (const task of tasks) {
+      if (task.state !== "claimed") continue;
+      task.state = "ended";
+      this.#finisher.add(task, giveBack(task, 0));
+    }
+  }
+
+  /** Somebody else may have it: the handler is told, and nothing of it is written any more. */
+  lose(task: ClaimedTask, error: Error): void {
+    if (task.state === "settled" || task.state === "ended") return;
+    this.#options.metrics.leaseLosses.add(1, { queue: task.queue });
+    abortTask(task, error);
+    this.#forget(task);
+    if (task.isHeldHead) this.#options.onHeadEnded(task);
+    if (task.key !== undefined) this.#leaveKey(task, task.key, false);
+  }
+
+  cancel(task: ClaimedTask, error: Error): void {
+    if (task.state !== "started" && task.state !== "claimed") return;
+    task.isCancelled = true;
+    abortTask(task, error);
+    if (task.state !== "claimed") return;
+    task.state = "ended";
+    this.#finisher.add(task, settleCancelled(task));
+  }
+
+  /** Gives back what has not started. What runs goes on. */
+  stopStarting(): void {
+    this.#isStopping = true;
+    this.giveBack(this.#keys.cutAll());
+    for (const line of this.#lines.values()) this.giveBack(line.ready.drain());
+    this.#ready = 0;
+  }
+
+  /** Tells every handler to stop and gives its task back uncounted, whatever it says later. */
+  abortAll(): void {
+    const error = new WorkerStoppingError("the worker stops; the task was given back uncounted");
+    for (const task of this.#held) {
+      if (task.state !== "started") continue;
+      abortTask(task, error);
+      this.#end(task, () => giveBack(task, 0));
+    }
+  }
+}
+
+function abortTask(task: ClaimedTask, error: Error): void {
+  task.abort ??= new AbortController();
+  task.abort.abort(error);
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && "then" in value;
+}

@@ -1,0 +1,132 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import type { Service } from "../base/supervisor.ts";
+import { holdTerm } from "../cluster/sql/leader.ts";
+import type { Connection, Database } from "../db/database.ts";
+import { notify } from "../db/sql/session.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import { buryTasks, endTasks } from "./sql/finish.ts";
+import { probeTasks, promoteTasks } from "./sql/housekeeping.ts";
+import {
+  forgetClaims,
+  type LostTask,
+  lockDueClaims,
+  lockLostTasks,
+  putOnProbation,
+} from "./sql/reap.ts";
+
+export interface HousekeeperOptions {
+  readonly workerId: string;
+  /** Undefined while another worker leads. */
+  readonly term: () => bigint | undefined;
+  /** Where workers are told that there is work. */
+  readonly channel: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: TaskMetrics;
+  readonly onWork: () => void;
+}
+
+const TURN_MS = 1_000;
+const RETRY_MS_MAX = 5_000;
+const PROMOTE_MAX = 1_000;
+const CLAIMS_MAX = 50;
+
+/**
+ * What one worker does for all, about every second: makes due tasks pending and takes tasks from
+ * workers that stopped renewing. Both are compare-and-set and done under the leader's term, so a
+ * leader that was replaced writes nothing, and two of them could do no harm.
+ */
+export class Housekeeper implements Service {
+  readonly name = "housekeeper";
+  /** Rung when something was scheduled. */
+  readonly bell = new Bell();
+  readonly #db: Database;
+  readonly #options: HousekeeperOptions;
+
+  constructor(db: Database, options: HousekeeperOptions) {
+    this.#db = db;
+    this.#options = options;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      logger.warn({ error: messageOf(error), failures }, "task housekeeping failed");
+      return exponentialMs(failures, 100, RETRY_MS_MAX);
+    };
+    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+  }
+
+  async #turn(): Promise<TurnResult> {
+    const term = this.#options.term();
+    if (term === undefined) return { restMs: TURN_MS };
+    const { claimsDue, promoteInSeconds } = await probeTasks(this.#db);
+    const reaped = claimsDue ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
+    const promoted =
+      promoteInSeconds <= 0
+        ? await this.#underTerm(term, (tx) => promoteTasks(tx, PROMOTE_MAX))
+        : 0;
+    if (reaped + promoted > 0) await this.#announce(reaped, promoted);
+    if (promoted === PROMOTE_MAX) return "again";
+    const nextMs = promoteInSeconds > 0 ? Math.ceil(promoteInSeconds * 1000) : TURN_MS;
+    return { restMs: Math.min(TURN_MS, nextMs) };
+  }
+
+  async #underTerm(
+    term: bigint,
+    work: (tx: Connection) => Promise<number>,
+  ): Promise<number> {
+    return await this.#db.transaction(async (tx) =>
+      (await holdTerm(tx, term, this.#options.workerId)) ? await work(tx) : 0,
+    );
+  }
+
+  async #announce(reaped: number, promoted: number): Promise<void> {
+    const { channel, logger, metrics, onWork } = this.#options;
+    metrics.reaped.add(reaped);
+    metrics.promoted.add(promoted);
+    if (reaped > 0) logger.warn({ reaped }, "took tasks from a worker that stopped renewing");
+    onWork();
+    await notify(this.#db, channel, "");
+  }
+
+  async #reap(tx: Connection): Promise<number> {
+    const claims = await lockDueClaims(tx, CLAIMS_MAX);
+    if (claims.length === 0) return 0;
+    const lost = await lockLostTasks(tx, claims);
+    const cancelled = lost.filter((task) => task.cancel_reason !== null);
+    const dead = lost.filter((task) => task.cancel_reason === null && isGuilty(task));
+    const back = lost.filter((task) => task.cancel_reason === null && !isGuilty(task));
+    if (cancelled.length > 0) {
+      const end = { outcome: "cancelled", state: "cancelled" } as const;
+      await endTasks(tx, cancelled.map((task) => ({ ...tokenOf(task), ...end })));
+    }
+    if (dead.length > 0) await buryTasks(tx, dead.map(burial));
+    if (back.length > 0) await putOnProbation(tx, back.map((task) => task.id));
+    await forgetClaims(tx, claims);
+    return lost.length;
+  }
+}
+
+/** Claimed alone, it took its worker along too often, or has no attempt left. */
+function isGuilty(task: LostTask): boolean {
+  if (!task.on_probation) return false;
+  return task.losses + 1 >= task.max_losses || task.attempt >= task.max_attempts;
+}
+
+const tokenOf = ({ id, generation, claim_id }: LostTask) => ({ id, generation, claim_id });
+
+function burial(task: LostTask) {
+  return {
+    ...tokenOf(task),
+    outcome: "lost" as const,
+    reason: `its worker was lost ${task.losses + 1} times while it ran this task alone`,
+    cause: "worker_lost" as const,
+    park: task.parks,
+  };
+}

@@ -1,0 +1,77 @@
+import type { ClaimedTask } from "./claimed-task.ts";
+import { Fifo } from "./fifo.ts";
+
+interface Line {
+  /** Released to run and not settled. */
+  running: number;
+  readonly waiting: Fifo<ClaimedTask>;
+}
+
+/**
+ * The keyed tasks that this worker holds, one line per key. A task is released to run only when the
+ * database has accepted the end of the one before it; a line that was cut is given back whole.
+ */
+export class KeyLines {
+  readonly #lines = new Map<string, Line>();
+  #waiting = 0;
+
+  /** Held behind others of their key. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Whether it may run now; otherwise it waits in its line. Tasks of a key come in order. */
+  enter(key: string, task: ClaimedTask): boolean {
+    let line = this.#lines.get(key);
+    if (line === undefined) {
+      line = { running: 0, waiting: new Fifo() };
+      this.#lines.set(key, line);
+    }
+    if (line.waiting.size === 0 && line.running < keyConcurrency(task)) {
+      line.running += 1;
+      task.holdsKey = true;
+      return true;
+    }
+    line.waiting.push(task);
+    this.#waiting += 1;
+    return false;
+  }
+
+  /** The next of the line, after one of it ended for good. */
+  leave(key: string): ClaimedTask | undefined {
+    const line = this.#lines.get(key);
+    if (line === undefined) return undefined;
+    line.running -= 1;
+    const next = line.waiting.peek();
+    if (next !== undefined && line.running < keyConcurrency(next)) {
+      line.waiting.shift();
+      this.#waiting -= 1;
+      line.running += 1;
+      next.holdsKey = true;
+      return next;
+    }
+    if (line.running === 0 && line.waiting.size === 0) this.#lines.delete(key);
+    return undefined;
+  }
+
+  /** Everything that waits in the line: it must not run here now. */
+  cut(key: string): ClaimedTask[] {
+    const line = this.#lines.get(key);
+    if (line === undefined) return [];
+    const cut = line.waiting.drain();
+    this.#waiting -= cut.length;
+    return cut;
+  }
+
+  cutAll(): ClaimedTask[] {
+    return [...this.#lines.keys()].flatMap((key) => this.cut(key));
+  }
+
+  /** How many of the key this worker holds. */
+  held(key: string): number {
+    const line = this.#lines.get(key);
+    return line === undefined ? 0 : line.running + line.waiting.size;
+  }
+}
+
+const keyConcurrency = (task: ClaimedTask): number => task.handler.queue.settings.keyConcurrency;

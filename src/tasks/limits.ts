@@ -1,0 +1,63 @@
+import { refuseUnknown, requireNumber } from "../base/options.ts";
+
+export interface RateOptions {
+  /** Starts allowed per period. */
+  readonly count: number;
+  /** Length of the period. Defaults to 1. */
+  readonly seconds?: number;
+}
+
+/** Held by the whole cluster at every instant, also through crashes. */
+export interface LimitOptions {
+  /** Tasks of the queue that may be claimed at once. Defaults to no limit. */
+  readonly concurrency?: number;
+  /** Claims of the queue per period. Defaults to no limit. */
+  readonly rate?: RateOptions;
+  /** Claims of one key per period. Defaults to no limit. */
+  readonly keyRate?: RateOptions;
+}
+
+export interface Rate {
+  readonly count: number;
+  readonly seconds: number;
+}
+
+export interface Limits {
+  readonly concurrency: number | null;
+  readonly rate: Rate | null;
+  readonly keyRate: Rate | null;
+}
+
+export function resolveLimits(queue: string, options: LimitOptions): Limits {
+  refuseUnknown(`limits of queue "${queue}"`, options, ["concurrency", "rate", "keyRate"]);
+  const { concurrency } = options;
+  if (concurrency !== undefined) {
+    requireNumber(`limits.concurrency of queue "${queue}"`, concurrency, {
+      min: 0,
+      max: 1_000_000,
+      integer: true,
+    });
+  }
+  return Object.freeze({
+    concurrency: concurrency ?? null,
+    rate: resolveRate(queue, "rate", options.rate),
+    keyRate: resolveRate(queue, "keyRate", options.keyRate),
+  });
+}
+
+function resolveRate(queue: string, name: string, rate: RateOptions | undefined): Rate | null {
+  if (rate === undefined) return null;
+  refuseUnknown(`limits.${name} of queue "${queue}"`, rate, ["count", "seconds"]);
+  const at = `limits.${name}`;
+  return {
+    count: requireNumber(`${at}.count of queue "${queue}"`, rate.count, {
+      min: 1,
+      max: 1_000_000_000,
+      integer: true,
+    }),
+    seconds: requireNumber(`${at}.seconds of queue "${queue}"`, rate.seconds ?? 1, {
+      min: 0.001,
+      max: 31 * 86_400,
+    }),
+  };
+}

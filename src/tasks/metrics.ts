@@ -1,0 +1,47 @@
+import { Counter, Gauge, Histogram } from "../base/metrics.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import type { Settlement } from "./settlement.ts";
+
+/** What this process did with tasks. docs/reference/metrics.md says what each one means. */
+export class TaskMetrics {
+  readonly enqueued = new Counter("tidemill_tasks_enqueued_total", "Tasks enqueued");
+  readonly claims = new Counter("tidemill_task_claims_total", "Tasks claimed");
+  readonly completions = new Counter("tidemill_task_completions_total", "Tasks completed");
+  readonly failures = new Counter("tidemill_task_failures_total", "Attempts that failed");
+  readonly retries = new Counter("tidemill_task_retries_total", "Attempts put back to run again");
+  readonly deadLetters = new Counter("tidemill_task_dead_letters_total", "Tasks dead-lettered");
+  readonly leaseLosses = new Counter("tidemill_task_lease_losses_total", "Leases lost");
+  readonly renewals = new Counter("tidemill_task_renewals_total", "Leases renewed");
+  readonly reaped = new Counter("tidemill_tasks_reaped_total", "Tasks taken from lost workers");
+  readonly promoted = new Counter("tidemill_tasks_promoted_total", "Scheduled tasks made pending");
+  readonly limitWaits = new Counter("tidemill_task_limit_waits_total", "Claims a limit held back");
+  readonly running = new Gauge("tidemill_tasks_running", "Handlers running now");
+  readonly oldestPending = new Gauge(
+    "tidemill_task_oldest_pending_seconds",
+    "Age of the oldest task that could run",
+  );
+  readonly duration = new Histogram("tidemill_task_duration_seconds", "Time a handler took");
+
+  ended(task: ClaimedTask, settlement: Settlement, nowMs: number): void {
+    const labels = { queue: task.queue };
+    if (task.startedAtMs > 0) this.duration.observe((nowMs - task.startedAtMs) / 1000, labels);
+    if (settlement.kind === "complete") {
+      this.completions.add(1, labels);
+      return;
+    }
+    const { outcome } = settlement.row;
+    if (outcome !== "abandoned" && outcome !== "cancelled") {
+      this.failures.add(1, { ...labels, outcome });
+    }
+    if (settlement.kind === "put-back" && !settlement.row.refund) this.retries.add(1, labels);
+    if (settlement.kind === "bury") {
+      this.deadLetters.add(1, { ...labels, cause: settlement.row.cause });
+    }
+  }
+
+  text(): string {
+    return Object.values(this)
+      .map((metric: Counter | Gauge | Histogram) => metric.text())
+      .join("\n");
+  }
+}

@@ -1,0 +1,60 @@
+import { ConfigError, storable } from "../base/errors.ts";
+import { refuseUnknown, requireNumber } from "../base/options.ts";
+
+declare const result: unique symbol;
+
+/** How a handler says a task ended. Made by the functions of this file only. */
+export class Outcome<Result = unknown> {
+  declare readonly [result]: Result;
+  readonly kind: "completed" | "failed" | "nack" | "abandon";
+  readonly value: unknown;
+  readonly reason: string;
+  readonly retry: boolean;
+  readonly delaySeconds: number;
+
+  private constructor(kind: Outcome["kind"], more: Partial<Outcome>) {
+    this.kind = kind;
+    this.value = more.value;
+    this.reason = more.reason ?? "";
+    this.retry = more.retry ?? false;
+    this.delaySeconds = more.delaySeconds ?? 0;
+    Object.freeze(this);
+  }
+
+  /** The one way in, so that nothing else passes for an outcome. */
+  static of<Result>(kind: Outcome["kind"], more: Partial<Outcome> = {}): Outcome<Result> {
+    return new Outcome(kind, more);
+  }
+}
+
+/** The task is done. `result` is kept with its history and given to whoever waits for it. */
+export function completed<Result = undefined>(value?: Result): Outcome<Result> {
+  return Outcome.of("completed", { value });
+}
+
+export interface FailedOptions {
+  /** False: the task must not be tried again, however many attempts are left. Defaults to true. */
+  readonly retry?: boolean;
+}
+
+/** The attempt failed: tried again by the queue's backoff, then dead-lettered. */
+export function failed(reason: string, options: FailedOptions = {}): Outcome<never> {
+  refuseUnknown("failed", options, ["retry"]);
+  return Outcome.of("failed", { reason: requireReason("failed", reason), retry: options.retry ?? true });
+}
+
+/** Not now: the task comes back after the delay, 0 meaning at once. The attempt counts. */
+export function nack(delaySeconds: number, reason: string): Outcome<never> {
+  requireNumber("nack delaySeconds", delaySeconds, { min: 0 });
+  return Outcome.of("nack", { delaySeconds, reason: requireReason("nack", reason) });
+}
+
+/** Somebody else should do it: given back as if it had never been claimed. */
+export function abandon(): Outcome<never> {
+  return Outcome.of("abandon");
+}
+
+function requireReason(what: string, reason: unknown): string {
+  if (typeof reason === "string" && reason.trim() !== "") return storable(reason);
+  throw new ConfigError(`${what} needs a reason that is not empty: people read it later`);
+}

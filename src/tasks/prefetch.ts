@@ -1,0 +1,49 @@
+import type { Clock } from "../base/clock.ts";
+
+/** As much as is done in this time is worth holding ready. */
+const AHEAD_SECONDS = 0.1;
+const PREFETCH_MAX = 2_000;
+const MEASURE_MS = 20;
+
+/**
+ * How many tasks to hold beyond the slots. Short tasks would wait for a round trip each; long ones
+ * must not be kept from other workers. So it follows the rate at which tasks end here, and is
+ * nothing when a slot's task takes longer than a round trip is worth.
+ */
+export class Prefetch {
+  readonly #clock: Clock;
+  readonly #concurrency: number;
+  #size = 0;
+  #atMs: number;
+  #count = 0;
+  #perSecond = 0;
+
+  constructor(clock: Clock, concurrency: number) {
+    this.#clock = clock;
+    this.#concurrency = concurrency;
+    this.#atMs = clock.now();
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** `settled` only grows. */
+  measure(settled: number): void {
+    const elapsedMs = this.#clock.now() - this.#atMs;
+    if (elapsedMs < MEASURE_MS) return;
+    const rate = ((settled - this.#count) / elapsedMs) * 1000;
+    // Follows a rise at once, a fall by halves: a pause of the producer is no news.
+    this.#perSecond = Math.max(rate, (this.#perSecond + rate) / 2);
+    this.#atMs = this.#clock.now();
+    this.#count = settled;
+    const ahead = Math.floor(this.#perSecond * AHEAD_SECONDS);
+    this.#size = ahead < this.#concurrency ? 0 : Math.min(PREFETCH_MAX, ahead);
+  }
+
+  /** How many to ask for. Nothing while more than half of the prefetch is left. */
+  want(active: number, waiting: number): number {
+    const room = this.#concurrency + this.#size - active - waiting;
+    return waiting > this.#size / 2 ? 0 : room;
+  }
+}

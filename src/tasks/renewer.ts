@@ -1,0 +1,116 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import type { Service } from "../base/supervisor.ts";
+import type { Queryable } from "../db/database.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import type { Executor } from "./executor.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import { findCancelled, renewLeases } from "./sql/lease.ts";
+import { LeaseLostError, TaskCancelledError } from "./task.ts";
+
+export interface RenewerOptions {
+  readonly leaseSeconds: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: TaskMetrics;
+}
+
+const TURN_MS_MAX = 1_000;
+const TRUST = 0.9;
+
+/**
+ * Keeps the leases of what runs here: one statement for all tasks that are older than a third of
+ * their lease. A task whose trust has run out, because no answer came, is lost before anybody else
+ * can have it; its handler's signal says so.
+ */
+export class Renewer implements Service {
+  readonly name = "renewer";
+  readonly #db: Queryable;
+  readonly #executor: Executor;
+  readonly #options: RenewerOptions;
+  readonly #bell = new Bell();
+  #isChangeNews = false;
+
+  constructor(db: Queryable, executor: Executor, options: RenewerOptions) {
+    this.#db = db;
+    this.#executor = executor;
+    this.#options = options;
+  }
+
+  /** Something changed in the cluster: perhaps a task was cancelled. */
+  changed(): void {
+    this.#isChangeNews = true;
+    this.#bell.ring();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      logger.warn({ error: messageOf(error), failures }, "could not renew leases");
+      this.#loseUntrusted();
+      return exponentialMs(failures, 50, this.#turnMs());
+    };
+    await runLoop(() => this.#turn(), { clock, bell: this.#bell, onFailure }, signal);
+  }
+
+  #turnMs(): number {
+    return Math.min(TURN_MS_MAX, (this.#options.leaseSeconds * 1000) / 10);
+  }
+
+  async #turn(): Promise<TurnResult> {
+    const { clock, leaseSeconds } = this.#options;
+    const isNews = this.#isChangeNews;
+    this.#isChangeNews = false;
+    this.#loseUntrusted();
+    const dueMs = clock.now() - (leaseSeconds * 1000) / 3;
+    const due = [...this.#executor.held].filter((task) => task.renewedAtMs <= dueMs);
+    if (due.length > 0) await this.#renew(due);
+    else if (isNews) await this.#findCancelled();
+    return { restMs: this.#turnMs() };
+  }
+
+  async #renew(tasks: readonly ClaimedTask[]): Promise<void> {
+    const { clock, leaseSeconds, metrics } = this.#options;
+    const sentAtMs = clock.now();
+    const tokens = tasks.map((task) => task.token);
+    const renewals = await renewLeases(this.#db, tokens, leaseSeconds);
+    for (const task of tasks) {
+      const renewal = renewals.get(task.id);
+      if (renewal === undefined) {
+        this.#executor.lose(task, new LeaseLostError(task.token));
+        continue;
+      }
+      const { until, cancelReason } = renewal;
+      if (cancelReason !== null) this.#executor.cancel(task, new TaskCancelledError(cancelReason));
+      task.renewedAtMs = sentAtMs;
+      task.trustedUntilMs = Math.max(
+        task.trustedUntilMs,
+        sentAtMs + leaseSeconds * 1000 * TRUST,
+      );
+      if (until !== null) task.leaseUntilText = until;
+    }
+    metrics.renewals.add(renewals.size);
+  }
+
+  async #findCancelled(): Promise<void> {
+    const running = [...this.#executor.held].filter((task) => task.state !== "ended");
+    if (running.length === 0) return;
+    const tokens = running.map((task) => task.token);
+    const reasons = await findCancelled(this.#db, tokens);
+    for (const task of running) {
+      const reason = reasons.get(task.id);
+      if (reason !== undefined) this.#executor.cancel(task, new TaskCancelledError(reason));
+    }
+  }
+
+  #loseUntrusted(): void {
+    const now = this.#options.clock.now();
+    for (const task of this.#executor.held) {
+      if (task.trustedUntilMs <= now) this.#executor.lose(task, new LeaseLostError(task.token));
+    }
+  }
+}

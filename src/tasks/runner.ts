@@ -1,0 +1,174 @@
+import { type Clock, pause } from "../base/clock.ts";
+import type { Logger } from "../base/log.ts";
+import type { Service } from "../base/supervisor.ts";
+import type { Database, SqlExecutor } from "../db/database.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import { Claimer } from "./claimer.ts";
+import type { TaskActs } from "./context.ts";
+import type { QueueDirectory } from "./directory.ts";
+import { Executor } from "./executor.ts";
+import { Finisher } from "./finisher.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import type { TaskHandler } from "./queue.ts";
+import { Renewer } from "./renewer.ts";
+import { TaskSession } from "./session.ts";
+import { completion } from "./settlement.ts";
+import { completeTasks } from "./sql/finish.ts";
+import { extendLease, saveProgress } from "./sql/lease.ts";
+import { LeaseLostError } from "./task.ts";
+
+export interface TaskRunnerOptions {
+  readonly workerId: string;
+  readonly handlers: readonly TaskHandler[];
+  readonly concurrency: number;
+  readonly leaseSeconds: number;
+  readonly pollMs: number;
+  readonly drainMs: number;
+  readonly agingSeconds: number;
+  readonly fairnessTurn: number;
+  readonly sequence: string;
+  readonly isPooled: boolean;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly logger: Logger;
+  readonly metrics: TaskMetrics;
+  readonly isTrusted: () => boolean;
+}
+
+/** How long aborted handlers may take to notice before their tasks are given back around them. */
+const ABORT_GRACE_MS = 1_000;
+
+/**
+ * The task side of a worker: claims, runs, writes how it ended, keeps the leases.
+ *
+ * Stop: nothing more is claimed → what has not started is given back → handlers get `drainMs` →
+ * their signals abort and their tasks are given back uncounted → everything is answered for.
+ * Dying anywhere leaves leases that run out; the leader gives the tasks to others.
+ */
+export class TaskRunner implements Service {
+  readonly name = "tasks";
+  readonly finisher: Finisher;
+  readonly renewer: Renewer;
+  readonly #options: TaskRunnerOptions;
+  readonly #directory: QueueDirectory;
+  readonly #session: TaskSession;
+  readonly #executor: Executor;
+  readonly #claimer: Claimer;
+
+  constructor(db: Database, directory: QueueDirectory, options: TaskRunnerOptions) {
+    this.#options = options;
+    this.#directory = directory;
+    const { clock, logger, metrics, handlers } = options;
+    this.#session = new TaskSession(db, { isPooled: options.isPooled });
+    this.finisher = new Finisher(this.#session, {
+      clock,
+      logger,
+      onSettled: (task, settlement, accepted) =>
+        this.#executor.settled(task, settlement, accepted),
+    });
+    this.#executor = new Executor(this.finisher, new Acts(db, options), {
+      handlers,
+      concurrency: options.concurrency,
+      agingSeconds: options.agingSeconds,
+      clock,
+      random: options.random,
+      metrics,
+      onRoom: () => this.#claimer.roomMade(),
+      onHeadEnded: () => {},
+    });
+    this.renewer = new Renewer(db, this.#executor, {
+      leaseSeconds: options.leaseSeconds,
+      clock,
+      logger,
+      metrics,
+    });
+    const weights = new Map(handlers.map(({ queue }) => [queue.name, queue.settings.tenantWeights]));
+    this.#claimer = new Claimer(this.#session, this.#executor, {
+      ...options,
+      queues: handlers.map(({ queue }) => queue.name),
+      weightOf: (queue, tenant) => weights.get(queue)?.[tenant] ?? 1,
+    });
+  }
+
+  /** Handlers that run here now. */
+  get active(): number {
+    return this.#executor.active;
+  }
+
+  /** Makes the queues known, so that anybody can enqueue to them. */
+  async register(): Promise<void> {
+    for (const { queue } of this.#options.handlers) await this.#directory.find(queue);
+  }
+
+  workArrived(): void {
+    this.#claimer.workArrived();
+  }
+
+  /** Something changed in the cluster. */
+  changed(): void {
+    this.renewer.changed();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#claimer.run(signal);
+      await this.#drain();
+    } finally {
+      await this.#session.close();
+    }
+  }
+
+  async #drain(): Promise<void> {
+    const { clock, drainMs, logger } = this.#options;
+    this.#executor.stopStarting();
+    const idle = this.#executor.idle();
+    await withinMs(idle, drainMs, clock);
+    if (this.#executor.active > 0) {
+      logger.warn({ tasks: this.#executor.active }, "handlers outlived the drain and are aborted");
+      this.#executor.abortAll();
+      await withinMs(idle, ABORT_GRACE_MS, clock);
+    }
+    await this.finisher.empty();
+  }
+}
+
+async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([done, pause(ms, clock, over.signal)]);
+  over.abort();
+}
+
+/** What a handler does through its context, on connections of the worker's own. */
+class Acts implements TaskActs {
+  readonly workerId: string;
+  readonly logger: Logger;
+  readonly #db: Database;
+  readonly #clock: Clock;
+
+  constructor(db: Database, { workerId, logger, clock }: TaskRunnerOptions) {
+    this.#db = db;
+    this.#clock = clock;
+    this.workerId = workerId;
+    this.logger = logger;
+  }
+
+  async extend(task: ClaimedTask, seconds: number): Promise<Date> {
+    const sentAtMs = this.#clock.now();
+    const until = await extendLease(this.#db, task.token, seconds);
+    if (until === undefined) throw new LeaseLostError(task.token);
+    task.leaseUntilText = until;
+    task.renewedAtMs = sentAtMs;
+    task.trustedUntilMs = sentAtMs + seconds * 900;
+    return task.leaseUntil;
+  }
+
+  async progress(task: ClaimedTask, json: string): Promise<void> {
+    if (!(await saveProgress(this.#db, task.token, json))) throw new LeaseLostError(task.token);
+  }
+
+  async complete(task: ClaimedTask, tx: SqlExecutor, result: unknown): Promise<void> {
+    const accepted = await completeTasks(this.#db.over(tx), [completion(task, result)], []);
+    if (accepted !== undefined) throw new LeaseLostError(task.token);
+    task.isCompletedByHandler = true;
+  }
+}

@@ -1,0 +1,66 @@
+import type { Connection, Database, Queryable, TextQueryable, TextRow } from "../db/database.ts";
+import { shapePlans } from "../db/sql/session.ts";
+import type { Statement } from "../db/statement.ts";
+
+export interface TaskSessionOptions {
+  /** Whether each statement may land on another server connection: then nothing can be set. */
+  readonly isPooled: boolean;
+}
+
+/**
+ * The connection on which a worker claims and completes. Statements are written one behind the
+ * other without waiting, and run in that order. After any error of the connection itself it is cut:
+ * what was on the wire fails with it, and the next statement opens another.
+ */
+export class TaskSession implements Queryable, TextQueryable {
+  readonly #db: Database;
+  readonly #options: TaskSessionOptions;
+  #opening: Promise<Connection> | undefined;
+  /** Grows with every new connection: what was known through the old one must be found again. */
+  #incarnation = 0;
+
+  constructor(db: Database, options: TaskSessionOptions) {
+    this.#db = db;
+    this.#options = options;
+  }
+
+  get incarnation(): number {
+    return this.#incarnation;
+  }
+
+  async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    return await this.#run((connection) => connection.query<Row>(statement, values));
+  }
+
+  async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
+    return await this.#run((connection) => connection.queryText(statement, values));
+  }
+
+  async close(): Promise<void> {
+    const opening = this.#opening;
+    this.#opening = undefined;
+    await (await opening?.catch(() => undefined))?.close();
+  }
+
+  async #run<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    const opening = (this.#opening ??= this.#open());
+    let connection: Connection | undefined;
+    try {
+      connection = await opening;
+      return await work(connection);
+    } catch (error) {
+      if (this.#opening === opening) {
+        this.#opening = undefined;
+        connection?.destroy();
+      }
+      throw error;
+    }
+  }
+
+  async #open(): Promise<Connection> {
+    this.#incarnation += 1;
+    const connection = await this.#db.connect("tasks");
+    if (!this.#options.isPooled) await shapePlans(connection);
+    return connection;
+  }
+}

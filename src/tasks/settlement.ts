@@ -1,0 +1,137 @@
+import { type BackoffPolicy, retryDelaySeconds } from "../base/backoff.ts";
+import { InvalidInputError, messageOf, storable } from "../base/errors.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import { Outcome } from "./outcome.ts";
+import type { Burial, Completion, PutBack, TerminalEnd } from "./sql/finish.ts";
+
+/** What is to be written of a task whose handler ended. */
+export type Settlement =
+  | { readonly kind: "complete"; readonly row: Completion }
+  | { readonly kind: "put-back"; readonly row: PutBack }
+  | { readonly kind: "end"; readonly row: TerminalEnd }
+  | { readonly kind: "bury"; readonly row: Burial };
+
+/** An abandoned task stays away so long, or a loop of abandons would spin. */
+const ABANDON_SECONDS = 1;
+const REASON_CHARS_MAX = 4_000;
+const STACK_CHARS_MAX = 8_000;
+
+/** A handler ended with something that is no outcome. */
+export function checkOutcome(value: unknown): Outcome {
+  if (value === undefined) return COMPLETED;
+  if (value instanceof Outcome) return value;
+  throw new InvalidInputError(
+    "a handler must return completed(), failed(), nack(), abandon() or nothing; " +
+      "to keep a result, return completed(result)",
+  );
+}
+
+const COMPLETED = Outcome.of("completed");
+
+/** What the handler said becomes what is written. Attempts were counted when it was claimed. */
+export function settle(task: ClaimedTask, outcome: Outcome, random: () => number): Settlement {
+  switch (outcome.kind) {
+    case "completed":
+      return { kind: "complete", row: completion(task, outcome.value) };
+    case "abandon":
+      return giveBack(task, ABANDON_SECONDS, "abandoned");
+    case "nack": {
+      const { nackSecondsMax } = task.handler.queue.settings;
+      const delay = Math.min(outcome.delaySeconds, nackSecondsMax);
+      return retryOrBury(task, { outcome: "nack", reason: outcome.reason }, delay);
+    }
+    case "failed":
+      if (!outcome.retry) {
+        const row = { ...setback(task, "failed", outcome.reason), state: "failed" as const };
+        return { kind: "end", row };
+      }
+      return retryOrBury(
+        task,
+        { outcome: "failed", reason: outcome.reason },
+        backoffSeconds(task, random),
+      );
+  }
+}
+
+/** A handler that threw, or ran out of time. */
+export function settleError(
+  task: ClaimedTask,
+  error: unknown,
+  kind: "failed" | "timeout",
+  random: () => number,
+): Settlement {
+  const stack = error instanceof Error && error.stack ? { stack: error.stack } : {};
+  return retryOrBury(
+    task,
+    { outcome: kind, reason: messageOf(error) || "no message", ...stack },
+    backoffSeconds(task, random),
+  );
+}
+
+export function settleInvalid(task: ClaimedTask, error: unknown): Settlement {
+  const cause = "invalid_payload" as const;
+  return bury(task, { outcome: "failed", reason: messageOf(error) }, cause);
+}
+
+export function settleCancelled(task: ClaimedTask): Settlement {
+  return { kind: "end", row: { ...setback(task, "cancelled"), state: "cancelled" } };
+}
+
+/** As if it had never been claimed. */
+export function giveBack(
+  task: ClaimedTask,
+  delay: number,
+  outcome: "abandoned" = "abandoned",
+): Settlement {
+  return { kind: "put-back", row: { ...setback(task, outcome), delay, refund: true } };
+}
+
+export function completion(task: ClaimedTask, result: unknown): Completion {
+  let json = "";
+  if (result !== undefined) {
+    const text: string | undefined = JSON.stringify(result);
+    if (text === undefined) throw new InvalidInputError("the result cannot be written as JSON");
+    json = text;
+  }
+  return { id: task.id, generation: task.generation, claimId: task.claim.id, result: json };
+}
+
+interface Trouble {
+  readonly outcome: "failed" | "nack" | "timeout";
+  readonly reason: string;
+  readonly stack?: string;
+}
+
+function retryOrBury(task: ClaimedTask, trouble: Trouble, delay: number): Settlement {
+  if (task.attempt >= task.maxAttempts) return bury(task, trouble, "attempts_exhausted");
+  const { outcome, reason, stack } = trouble;
+  const row = { ...setback(task, outcome, reason, stack), delay, refund: false };
+  return { kind: "put-back", row };
+}
+
+function bury(task: ClaimedTask, trouble: Trouble, cause: Burial["cause"]): Settlement {
+  const { outcome, reason, stack } = trouble;
+  const park = task.handler.queue.settings.onFailure === "park";
+  return { kind: "bury", row: { ...setback(task, outcome, reason, stack), cause, park } };
+}
+
+function setback<Kind extends string>(
+  task: ClaimedTask,
+  outcome: Kind,
+  reason?: string,
+  stack?: string,
+): { id: string; generation: number; claim_id: string; outcome: Kind; reason?: string; stack?: string } {
+  return {
+    id: task.id,
+    generation: task.generation,
+    claim_id: task.claim.id,
+    outcome,
+    ...(reason === undefined ? {} : { reason: storable(reason).slice(0, REASON_CHARS_MAX) }),
+    ...(stack === undefined ? {} : { stack: storable(stack).slice(0, STACK_CHARS_MAX) }),
+  };
+}
+
+function backoffSeconds(task: ClaimedTask, random: () => number): number {
+  const own = task.options.backoff as BackoffPolicy | undefined;
+  return retryDelaySeconds(own ?? task.handler.queue.settings.backoff, task.attempt, random);
+}

@@ -1,0 +1,190 @@
+import type { Queryable, TextQueryable, TextRow } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+/** In the order in which {@link TextRow}s of claims hold them. */
+const CLAIMED_COLUMNS = `
+       id, lane, claim_order, queue, tenant, kind, priority, partition_key, payload, bytes,
+       content_type, attempt, max_attempts, lease_generation, created_at, run_at, lease_until,
+       options, on_probation`;
+
+const CLAIM_SET = `
+        SET state = 'running',
+            attempt = task.attempt + 1,
+            lease_generation = task.lease_generation + 1,
+            claim_id = $1::uuid,
+            leased_by = $2::uuid,
+            claimed_at = NOW(),
+            lease_until = NOW() + make_interval(secs => $3::float8)`;
+
+/** One row per claim statement tells the reaper where to look. */
+const LEDGER = `
+     INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, key_lanes)
+     SELECT $1::uuid, $2::uuid, max(lease_until), array_agg(id),
+            array_agg(DISTINCT lane) FILTER (WHERE lane < 0)
+       FROM claimed
+     HAVING count(*) > 0`;
+
+// A claim that a crash takes back was nobody's loss: its random id is never accepted again. So it
+// need not wait for the disk.
+const LOSABLE = "set_config('synchronous_commit', 'off', true) IS NOT NULL";
+
+// The array pins the plan: rows are locked one by one in the order of their lane, no more than
+// asked for, and updated by id. No column of an index changes, so the update is HOT.
+const CLAIM = statement(
+  "tasks_claim",
+  `WITH claimed AS (
+     UPDATE {schema}.tasks AS task ${CLAIM_SET}
+      WHERE task.id = ANY (ARRAY(
+              SELECT pick.id
+                FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
+                     AS wanted(lane, floor, take)
+                JOIN {schema}.task_lanes AS line ON line.lane = wanted.lane
+                JOIN {schema}.queues AS queue ON queue.name = line.queue
+               CROSS JOIN LATERAL (
+                 SELECT ready.id
+                   FROM {schema}.tasks AS ready
+                  WHERE ready.lane = wanted.lane
+                    AND ready.claim_order > wanted.floor
+                    AND ready.state = 'pending'
+                  ORDER BY ready.claim_order
+                  LIMIT wanted.take
+                    FOR UPDATE SKIP LOCKED
+               ) AS pick
+               WHERE queue.paused_at IS NULL
+                 AND ${LOSABLE}))
+     RETURNING ${CLAIMED_COLUMNS}
+   ), ledger AS (${LEDGER}
+   )
+   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+);
+
+export interface ClaimRequest {
+  readonly claimId: string;
+  readonly workerId: string;
+  readonly leaseSeconds: number;
+}
+
+export interface LaneRequest {
+  readonly lane: number;
+  /** Nothing at or below it is pending. */
+  readonly floor: number;
+  readonly take: number;
+}
+
+/** Takes pending tasks of unkeyed lanes. In no particular order. */
+export async function claimTasks(
+  db: TextQueryable,
+  { claimId, workerId, leaseSeconds }: ClaimRequest,
+  lanes: readonly LaneRequest[],
+): Promise<TextRow[]> {
+  return await db.queryText(CLAIM, [
+    claimId,
+    workerId,
+    leaseSeconds,
+    `{${lanes.map((one) => one.lane).join(",")}}`,
+    `{${lanes.map((one) => one.floor).join(",")}}`,
+    `{${lanes.map((one) => one.take).join(",")}}`,
+  ]);
+}
+
+// One snapshot: what it shows as running is what its rows are judged by. A claim that is open, and
+// may yet be rolled back, still looks pending here.
+const LOOK = statement(
+  "lanes_look",
+  `SELECT line.lane, line.queue, line.tenant, line.priority,
+          head.claim_order,
+          extract(epoch FROM NOW() - head.run_at)::float8 AS waited,
+          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running
+     FROM {schema}.task_lanes AS line
+     LEFT JOIN unnest($2::text::int[], $3::text::bigint[]) AS known(lane, floor)
+       ON known.lane = line.lane
+     LEFT JOIN LATERAL (
+       SELECT ready.claim_order, ready.run_at
+         FROM {schema}.tasks AS ready
+        WHERE ready.lane = line.lane
+          AND ready.claim_order > COALESCE(known.floor, 0)
+          AND ready.state = 'pending'
+        ORDER BY ready.claim_order
+        LIMIT 1
+     ) AS head ON TRUE
+    WHERE line.queue = ANY ($1::text[])`,
+);
+
+export interface LaneView {
+  readonly lane: number;
+  readonly queue: string;
+  readonly tenant: string;
+  readonly priority: number;
+  /** Of the first pending task; null when there is none. */
+  readonly headOrder: number | null;
+  /** Seconds since that task could have run. */
+  readonly waitedSeconds: number;
+}
+
+export interface Look {
+  readonly lanes: readonly LaneView[];
+  readonly oldestRunning: bigint;
+}
+
+/** The first pending task of every lane of these queues. */
+export async function lookAtLanes(
+  db: Queryable,
+  queues: readonly string[],
+  floors: ReadonlyMap<number, number>,
+): Promise<Look> {
+  const rows = await db.query<{
+    lane: number;
+    queue: string;
+    tenant: string;
+    priority: number;
+    claim_order: string | null;
+    waited: number | null;
+    oldest_running: string;
+  }>(LOOK, [
+    [...queues],
+    `{${[...floors.keys()].join(",")}}`,
+    `{${[...floors.values()].join(",")}}`,
+  ]);
+  return {
+    lanes: rows.map((row) => ({
+      lane: row.lane,
+      queue: row.queue,
+      tenant: row.tenant,
+      priority: row.priority,
+      headOrder: row.claim_order === null ? null : Number(row.claim_order),
+      waitedSeconds: row.waited ?? 0,
+    })),
+    oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
+  };
+}
+
+// Gives back what a claim took whose answer never came: the claimer knows its id, if it exists.
+const UNDO = statement(
+  "tasks_undo_claim",
+  `WITH taken AS MATERIALIZED (
+     SELECT task.id
+       FROM {schema}.task_claims AS claim
+       JOIN {schema}.tasks AS task ON task.id = ANY (claim.task_ids)
+      WHERE claim.claim_id = $1 AND task.claim_id = $1
+      ORDER BY task.id
+        FOR UPDATE OF task
+   ), undone AS (
+     UPDATE {schema}.tasks AS task
+        SET state = 'pending',
+            attempt = task.attempt - 1,
+            claim_order = CASE WHEN task.partition_key IS NULL
+                               THEN nextval('{schema}.task_numbers') ELSE task.claim_order END,
+            claim_id = NULL, leased_by = NULL, claimed_at = NULL, lease_until = NULL
+       FROM taken
+      WHERE task.id = taken.id
+     RETURNING task.id
+   ), ledger AS (
+     DELETE FROM {schema}.task_claims WHERE claim_id = $1
+   )
+   SELECT count(*)::int AS count FROM undone`,
+);
+
+export async function undoClaim(db: Queryable, claimId: string): Promise<number> {
+  const [row] = await db.query<{ count: number }>(UNDO, [claimId]);
+  return row?.count ?? 0;
+}

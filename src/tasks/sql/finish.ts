@@ -1,0 +1,256 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+import { SEPARATOR } from "./enqueue.ts";
+
+const HISTORY_COLUMNS = `
+            id, created_at, run_at, claimed_at, claim_id, leased_by, lease_generation, attempt,
+            max_attempts, priority, tenant, queue, kind, partition_key, payload, bytes,
+            content_type, options`;
+
+const TALLY = `
+     INSERT INTO {schema}.task_tally (queue, priority, amount)
+     SELECT queue, priority, -count(*) FROM done GROUP BY queue, priority`;
+
+// The fence and the move to history are one statement. No row: the lease was lost. The ids are
+// sent back only when some were refused.
+const COMPLETE = statement(
+  "tasks_complete",
+  `WITH done AS (
+     DELETE FROM {schema}.tasks AS task
+      USING unnest($1::text::bigint[], $2::text::int[], $3::text::uuid[],
+                   string_to_array($4::text, chr(30), ''))
+            AS given(id, generation, claim_id, result)
+      WHERE task.id = given.id
+        AND task.lease_generation = given.generation
+        AND task.claim_id = given.claim_id
+     RETURNING task.*, given.result
+   ), history AS (
+     INSERT INTO {schema}.task_history (state, result, ${HISTORY_COLUMNS})
+     SELECT 'completed', result, ${HISTORY_COLUMNS} FROM done
+   ), tally AS (${TALLY}
+   ), ledger AS (
+     DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($5::text::uuid[])
+   )
+   SELECT CASE WHEN count(*) = cardinality($1::text::bigint[]) THEN NULL
+               ELSE COALESCE(string_agg(id::text, ','), '') END AS accepted
+     FROM done`,
+);
+
+export interface Completion {
+  readonly id: string;
+  readonly generation: number;
+  readonly claimId: string;
+  /** JSON, or "" for none. */
+  readonly result: string;
+}
+
+/** The ids that were accepted, or undefined when all were. `endedClaims` leave the ledger. */
+export async function completeTasks(
+  db: Queryable,
+  tasks: readonly Completion[],
+  endedClaims: readonly string[],
+): Promise<Set<string> | undefined> {
+  const hasResults = tasks.some((task) => task.result !== "");
+  const [row] = await db.query<{ accepted: string | null }>(COMPLETE, [
+    `{${tasks.map((task) => task.id).join(",")}}`,
+    `{${tasks.map((task) => task.generation).join(",")}}`,
+    `{${tasks.map((task) => task.claimId).join(",")}}`,
+    hasResults ? tasks.map((task) => task.result).join(SEPARATOR) : "",
+    `{${endedClaims.join(",")}}`,
+  ]);
+  const accepted = row?.accepted;
+  if (accepted === null || accepted === undefined) return undefined;
+  return new Set(accepted.split(","));
+}
+
+// What became of completions whose COMMIT was not answered: history knows by the same triple.
+const COMPLETED = statement(
+  "tasks_find_completed",
+  `SELECT given.id::text AS id
+     FROM unnest($1::text::bigint[], $2::text::int[], $3::text::uuid[])
+          AS given(id, generation, claim_id)
+     JOIN {schema}.task_history AS ended
+       ON ended.id = given.id
+      AND ended.lease_generation = given.generation
+      AND ended.claim_id = given.claim_id`,
+);
+
+export async function findCompleted(
+  db: Queryable,
+  tasks: readonly Completion[],
+): Promise<Set<string>> {
+  const rows = await db.query<{ id: string }>(COMPLETED, [
+    `{${tasks.map((task) => task.id).join(",")}}`,
+    `{${tasks.map((task) => task.generation).join(",")}}`,
+    `{${tasks.map((task) => task.claimId).join(",")}}`,
+  ]);
+  return new Set(rows.map((row) => row.id));
+}
+
+const GIVEN = `
+     SELECT * FROM jsonb_to_recordset($1::text::jsonb) AS given(
+       id bigint, generation int, claim_id uuid, delay float8, refund boolean, outcome text,
+       reason text, stack text, state text, cause text, park boolean)`;
+
+/** How an attempt ended that did not complete the task. */
+export interface Setback {
+  readonly id: string;
+  readonly generation: number;
+  readonly claim_id: string;
+  readonly outcome: "failed" | "nack" | "abandoned" | "timeout" | "cancelled" | "lost";
+  /** Kept with the task; none for what was merely given back. */
+  readonly reason?: string;
+  readonly stack?: string;
+}
+
+export interface PutBack extends Setback {
+  readonly delay: number;
+  /** The attempt does not count. */
+  readonly refund: boolean;
+}
+
+const FAILURES = `
+     INSERT INTO {schema}.task_failures (task_id, attempt, outcome, reason, stack, worker_id)
+     SELECT id, attempt, outcome, reason, stack, leased_by
+       FROM done
+      WHERE reason IS NOT NULL`;
+
+// Rows are locked in the order of their ids, and before a number is drawn: who draws a claim order
+// must have a transaction id. A keyed task keeps its order; when it must wait, a hold keeps the
+// later tasks of its key behind it. Whoever was cancelled meanwhile is not put back.
+const PUT_BACK = statement(
+  "tasks_put_back",
+  `WITH given AS (${GIVEN}
+   ), done AS MATERIALIZED (
+     SELECT task.id, task.lane, task.tenant, task.queue, task.priority, task.partition_key,
+            task.attempt, task.leased_by, task.on_probation, given.delay, given.refund,
+            given.outcome, given.reason, given.stack
+       FROM given
+       JOIN {schema}.tasks AS task
+         ON task.id = given.id
+        AND task.lease_generation = given.generation
+        AND task.claim_id = given.claim_id
+      WHERE task.cancel_reason IS NULL
+      ORDER BY task.id
+        FOR UPDATE OF task
+   ), back AS (
+     UPDATE {schema}.tasks AS task
+        SET state = CASE WHEN done.partition_key IS NULL AND done.delay > 0
+                         THEN 'scheduled' ELSE 'pending' END,
+            claim_order = CASE WHEN done.partition_key IS NOT NULL THEN task.claim_order
+                               WHEN done.delay > 0 THEN NULL
+                               ELSE nextval('{schema}.task_numbers') END,
+            run_at = CASE WHEN done.delay > 0 THEN NOW() + make_interval(secs => done.delay)
+                          ELSE task.run_at END,
+            lane = CASE WHEN done.on_probation AND NOT done.refund AND done.partition_key IS NULL
+                        THEN
+                          (SELECT line.lane FROM {schema}.task_lanes AS line
+                            WHERE line.queue = done.queue AND line.tenant = done.tenant
+                              AND line.priority = done.priority)
+                        ELSE task.lane END,
+            on_probation = done.on_probation AND done.refund,
+            attempt = CASE WHEN done.refund THEN task.attempt - 1 ELSE task.attempt END,
+            claim_id = NULL, leased_by = NULL, claimed_at = NULL, lease_until = NULL,
+            progress = NULL
+       FROM done
+      WHERE task.id = done.id
+     RETURNING task.id
+   ), failures AS (${FAILURES}
+   ), holds AS (
+     INSERT INTO {schema}.key_holds AS hold
+            (key_space_id, tenant, partition_key, lane, why, until, task_id, reason)
+     SELECT (-done.lane - 1) / 360, done.tenant, done.partition_key, done.lane, 'retry',
+            NOW() + make_interval(secs => done.delay), done.id, done.reason
+       FROM done
+      WHERE done.partition_key IS NOT NULL
+        AND (done.delay > 0 OR NOT done.refund)
+         ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
+        SET until = excluded.until, task_id = excluded.task_id, reason = excluded.reason
+   )
+   SELECT id::text AS id FROM back`,
+);
+
+/** The ids that were accepted. The others were lost or cancelled. */
+export async function putBackTasks(
+  db: Queryable,
+  tasks: readonly PutBack[],
+): Promise<Set<string>> {
+  const rows = await db.query<{ id: string }>(PUT_BACK, [JSON.stringify(tasks)]);
+  return new Set(rows.map((row) => row.id));
+}
+
+export interface TerminalEnd extends Setback {
+  readonly state: "failed" | "cancelled";
+}
+
+const END = statement(
+  "tasks_end",
+  `WITH given AS (${GIVEN}
+   ), done AS (
+     DELETE FROM {schema}.tasks AS task
+      USING given
+      WHERE task.id = given.id
+        AND task.lease_generation = given.generation
+        AND task.claim_id = given.claim_id
+     RETURNING task.*, given.state AS end_state, given.outcome, given.reason, given.stack
+   ), history AS (
+     INSERT INTO {schema}.task_history (state, reason, ${HISTORY_COLUMNS})
+     SELECT end_state, COALESCE(reason, cancel_reason), ${HISTORY_COLUMNS} FROM done
+   ), failures AS (${FAILURES}
+   ), tally AS (${TALLY}
+   )
+   SELECT id::text AS id FROM done`,
+);
+
+/** Moves tasks to history that will not be tried again, and gives the ids that were accepted. */
+export async function endTasks(
+  db: Queryable,
+  tasks: readonly TerminalEnd[],
+): Promise<Set<string>> {
+  const rows = await db.query<{ id: string }>(END, [JSON.stringify(tasks)]);
+  return new Set(rows.map((row) => row.id));
+}
+
+export interface Burial extends Setback {
+  readonly cause: "attempts_exhausted" | "worker_lost" | "invalid_payload";
+  /** Holds back the later tasks of the key until a person decides. */
+  readonly park: boolean;
+}
+
+const DEAD_COLUMNS = `
+            id, created_at, run_at, claim_order, claimed_at, claim_id, leased_by,
+            lease_generation, lane, attempt, max_attempts, losses, priority, partition_bucket,
+            tenant, queue, kind, partition_key, payload, bytes, content_type, options`;
+
+const BURY = statement(
+  "tasks_bury",
+  `WITH given AS (${GIVEN}
+   ), done AS (
+     DELETE FROM {schema}.tasks AS task
+      USING given
+      WHERE task.id = given.id
+        AND task.lease_generation = given.generation
+        AND task.claim_id = given.claim_id
+        AND task.cancel_reason IS NULL
+     RETURNING task.*, given.cause, given.outcome, given.reason, given.stack, given.park
+   ), dead AS (
+     INSERT INTO {schema}.dead_letters (cause, reason, ${DEAD_COLUMNS})
+     SELECT cause, COALESCE(reason, ''), ${DEAD_COLUMNS} FROM done
+   ), failures AS (${FAILURES}
+   ), tally AS (${TALLY}
+   ), holds AS (
+     INSERT INTO {schema}.key_holds AS hold
+            (key_space_id, tenant, partition_key, lane, why, task_id, reason)
+     SELECT (-lane - 1) / 360, tenant, partition_key, lane, 'parked', id, reason
+       FROM done
+      WHERE park AND partition_key IS NOT NULL
+         ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
+        SET task_id = excluded.task_id, reason = excluded.reason
+   )
+   SELECT id::text AS id FROM done`,
+);
+
+export async function buryTasks(db: Queryable, tasks: readonly Burial[]): Promise<Set<string>> {
+  const rows = await db.query<{ id: string }>(BURY, [JSON.stringify(tasks)]);
+  return new Set(rows.map((row) => row.id));
+}

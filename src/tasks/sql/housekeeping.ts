@@ -1,0 +1,92 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+// One cheap statement tells the leader whether there is anything to do, and when there will be.
+const PROBE = statement(
+  "tasks_probe",
+  `SELECT (SELECT check_at <= NOW() FROM {schema}.task_claims
+            ORDER BY check_at LIMIT 1) AS claims_due,
+          (SELECT extract(epoch FROM run_at - NOW())::float8 FROM {schema}.tasks
+            WHERE claim_order IS NULL
+            ORDER BY run_at LIMIT 1) AS promote_in`,
+);
+
+export interface TaskProbe {
+  readonly claimsDue: boolean;
+  /** Seconds until the next scheduled task is due; negative when it is. */
+  readonly promoteInSeconds: number;
+}
+
+export async function probeTasks(db: Queryable): Promise<TaskProbe> {
+  const [row] = await db.query<{ claims_due: boolean | null; promote_in: number | null }>(PROBE);
+  return {
+    claimsDue: row?.claims_due === true,
+    promoteInSeconds: row?.promote_in ?? Infinity,
+  };
+}
+
+// The rows are locked, and so the transaction id is there, before numbers are drawn.
+const PROMOTE = statement(
+  "tasks_promote",
+  `WITH due AS MATERIALIZED (
+     SELECT id, run_at
+       FROM {schema}.tasks
+      WHERE claim_order IS NULL
+        AND run_at <= NOW()
+      ORDER BY run_at
+      LIMIT $1
+        FOR UPDATE SKIP LOCKED
+   ), numbered AS MATERIALIZED (
+     SELECT id, nextval('{schema}.task_numbers') AS number
+       FROM (SELECT id FROM due ORDER BY run_at, id) AS ordered
+   ), promoted AS (
+     UPDATE {schema}.tasks AS task
+        SET state = 'pending', claim_order = numbered.number
+       FROM numbered
+      WHERE task.id = numbered.id
+        AND task.claim_order IS NULL
+     RETURNING task.id
+   )
+   SELECT count(*)::int AS count FROM promoted`,
+);
+
+export async function promoteTasks(tx: Queryable, max: number): Promise<number> {
+  const [row] = await tx.query<{ count: number }>(PROMOTE, [max]);
+  return row?.count ?? 0;
+}
+
+const TALLY = statement(
+  "tasks_tally",
+  `WITH gone AS (
+     DELETE FROM {schema}.task_tally RETURNING queue, priority, amount
+   ), summed AS (
+     SELECT queue, priority, sum(amount) AS amount FROM gone GROUP BY queue, priority
+   )
+   INSERT INTO {schema}.task_depths AS known (queue, priority, depth)
+   SELECT queue, priority, amount FROM summed WHERE amount <> 0
+       ON CONFLICT (queue, priority) DO UPDATE SET depth = known.depth + excluded.depth`,
+);
+
+/** Adds up what was written since the last time. */
+export async function sumTally(tx: Queryable): Promise<void> {
+  await tx.query(TALLY);
+}
+
+const PARTITIONS = statement(
+  "history_partitions",
+  `SELECT {schema}.make_history_partitions($1::int) AS made`,
+);
+
+/** Makes the daily partitions that are missing from today on. */
+export async function makeHistoryPartitions(tx: Queryable, daysAhead: number): Promise<number> {
+  const [row] = await tx.query<{ made: number }>(PARTITIONS, [daysAhead]);
+  return row?.made ?? 0;
+}
+
+const DROP = statement("history_drop", `SELECT {schema}.drop_history_before($1::int) AS dropped`);
+
+/** Drops whole days, and what the default partitions hold of them. */
+export async function dropHistory(tx: Queryable, daysKept: number): Promise<number> {
+  const [row] = await tx.query<{ dropped: number }>(DROP, [daysKept]);
+  return row?.dropped ?? 0;
+}
