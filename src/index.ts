@@ -48,7 +48,14 @@ export type { NewTask, TaskOptions } from "./tasks/encode.ts";
 export { type EnqueueOptions, IdempotencyConflictError } from "./tasks/enqueue.ts";
 export type { LimitOptions, RateOptions } from "./tasks/limits.ts";
 export type { TaskMetrics } from "./tasks/metrics.ts";
-export { abandon, completed, type FailedOptions, failed, nack, type Outcome } from "./tasks/outcome.ts";
+export {
+  abandon,
+  completed,
+  type FailedOptions,
+  failed,
+  nack,
+  type Outcome,
+} from "./tasks/outcome.ts";
 export type { Priority } from "./tasks/priority.ts";
 export {
   type HandleOptions,

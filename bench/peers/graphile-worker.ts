@@ -5,16 +5,14 @@ const TASK = "bench";
 const logger = new Logger(() => () => {});
 
 const FOR_THROUGHPUT = {
-  concurrentJobs: Number(process.env["CONC"] ?? 100),
-  localQueue: { size: Number(process.env["LQ"] ?? 500) },
-  completeJobBatchDelay: Number(process.env["DELAY"] ?? 0),
+  concurrentJobs: 100,
+  localQueue: { size: 500 },
+  completeJobBatchDelay: 0,
   failJobBatchDelay: 0,
 };
 const FOR_LATENCY = { concurrentJobs: 4 };
 
 serve({
-  batchesInFlight: 2,
-
   async prepare(url) {
     await runMigrations({ connectionString: url, logger });
   },

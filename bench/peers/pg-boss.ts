@@ -19,8 +19,6 @@ async function connect(url: string, more: Partial<ConstructorOptions> = {}): Pro
 }
 
 serve({
-  batchesInFlight: 2,
-
   async prepare(url) {
     const boss = await connect(url);
     await boss.createQueue(QUEUE);

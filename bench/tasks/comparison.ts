@@ -1,5 +1,5 @@
 import { median } from "../support/figure.ts";
-import { BATCH, PAYLOAD_BYTES } from "./protocol.ts";
+import { BATCH, BATCHES_IN_FLIGHT, PAYLOAD_BYTES } from "./protocol.ts";
 import type { Stage } from "./stage.ts";
 import { peerVersion, type TaskSystem } from "./system.ts";
 
@@ -53,7 +53,7 @@ export function settingsOf({ stage, ours, peers }: Contest): Record<string, unkn
     ...stage.server.settings,
     payloadBytes: PAYLOAD_BYTES,
     batch: BATCH,
-    batchesInFlight: 2,
+    batchesInFlight: BATCHES_IN_FLIGHT,
     processes: "one producer, one worker",
     nodeOfPeers: peerVersion("node22"),
     systems: Object.fromEntries(systems),

@@ -61,4 +61,6 @@ export type Said = Answer | Handled | Started;
 export const now = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 export const BATCH = 1_000;
+/** Batches that a producer keeps under way: with fewer, every system enqueues more slowly. */
+export const BATCHES_IN_FLIGHT = 3;
 export const PAYLOAD_BYTES = 100;

@@ -1,5 +1,6 @@
 import {
   BATCH,
+  BATCHES_IN_FLIGHT,
   type Call,
   type Feed,
   now,
@@ -29,8 +30,6 @@ export type Handler = (payload: Payload) => Promise<void>;
 
 /** What one task system does in a child process, in its own words. */
 export interface Programs {
-  /** Batches that the producer keeps under way, where that is faster. */
-  readonly batchesInFlight: number;
   prepare(url: string): Promise<void>;
   openProducer(options: OpenOptions): Promise<Producer>;
   openWorker(options: OpenOptions, handler: Handler): Promise<Closeable>;
@@ -96,7 +95,7 @@ async function openRole(
     return undefined;
   }
   if (role === "producer") {
-    return new Feeder(await programs.openProducer(options), programs.batchesInFlight);
+    return new Feeder(await programs.openProducer(options));
   }
   return await openWorker(programs, options);
 }
@@ -125,16 +124,14 @@ async function openWorker(programs: Programs, options: OpenOptions): Promise<Run
 /** Enqueues all that it may, in batches, a few of them at a time. */
 class Feeder implements RunningRole {
   readonly #producer: Producer;
-  readonly #batchesInFlight: number;
   readonly #underWay = new Set<Promise<void>>();
   #begun = 0;
   #durable = 0;
   #limit = 0;
   #failure: unknown;
 
-  constructor(producer: Producer, batchesInFlight: number) {
+  constructor(producer: Producer) {
     this.#producer = producer;
-    this.#batchesInFlight = batchesInFlight;
   }
 
   async answer(call: Exclude<Call, { do: "open" | "rss" | "close" }>): Promise<number> {
@@ -152,7 +149,7 @@ class Feeder implements RunningRole {
 
   feed(limit: number): void {
     this.#limit = limit;
-    while (this.#underWay.size < this.#batchesInFlight && this.#begun + BATCH <= this.#limit) {
+    while (this.#underWay.size < BATCHES_IN_FLIGHT && this.#begun + BATCH <= this.#limit) {
       const batch = this.#enqueue(BATCH).finally(() => {
         this.#underWay.delete(batch);
         this.feed(this.#limit);

@@ -4,8 +4,6 @@ import { type Payload, serve } from "./role.ts";
 const bench = queue<Payload>("bench");
 
 serve({
-  batchesInFlight: 2,
-
   async prepare(url) {
     await Tidemill.migrate(url);
   },

@@ -6,11 +6,11 @@ import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Connection, Database } from "../db/database.ts";
+import { readCeiling } from "../db/sql/epoch.ts";
 import type { PersistedEvent } from "../events/event.ts";
 import { readEventsAfter } from "../events/sql/read.ts";
 import { closedBy, type Epoch, safeFrontier, windowTarget } from "./frontier.ts";
 import type { ConsumerMetrics } from "./metrics.ts";
-import { readCeiling } from "../db/sql/epoch.ts";
 import { observe, openEpoch, readFrontierHolders } from "./sql/frontier.ts";
 import { type Chunk, type Window, WindowCache, windowOf } from "./window-cache.ts";
 

@@ -1,14 +1,9 @@
 import type { Database } from "../db/database.ts";
+import { readCeiling } from "../db/sql/epoch.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
 import { closedBy } from "./frontier.ts";
 import { type ConsumerRow, listConsumers } from "./sql/admin.ts";
-import { readCeiling } from "../db/sql/epoch.ts";
-import {
-  type FrontierHolder,
-  observe,
-  readFrontierHolders,
-  openEpoch,
-} from "./sql/frontier.ts";
+import { type FrontierHolder, observe, openEpoch, readFrontierHolders } from "./sql/frontier.ts";
 import { readLeader, readMissingPositions, readWorkers } from "./sql/status.ts";
 
 export interface WorkerStatus {

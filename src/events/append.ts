@@ -2,6 +2,7 @@ import { InvalidInputError, messageOf, UnavailableError } from "../base/errors.t
 import { refuseUnknown } from "../base/options.ts";
 import { isUuid, uuidv7 } from "../base/uuid.ts";
 import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
+import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { constraintOf, isUniqueViolation, mapDatabaseError, sqlState } from "../db/sqlstate.ts";
 import type { NewEvent, StreamRef } from "./event.ts";
@@ -11,7 +12,6 @@ import {
   versionRule,
   WrongExpectedVersionError,
 } from "./expected-version.ts";
-import type { Notifier } from "../db/notifier.ts";
 import { type EncodedEvent, insertEvents, readStreamHead } from "./sql/append.ts";
 
 export interface AppendOptions {

@@ -8,12 +8,15 @@ import { uuidv4 } from "../base/uuid.ts";
 import type { TextRow } from "../db/database.ts";
 import { Claim, ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
+import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
 import { LaneBook } from "./lanes.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { Prefetch } from "./prefetch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
 import { claimTasks, type LaneRequest, lookAtLanes, undoClaim } from "./sql/claim.ts";
+import { readOwnedBuckets } from "./sql/keys.ts";
+import { bucketOfLane } from "./task.ts";
 
 export interface ClaimerOptions {
   readonly workerId: string;
@@ -61,7 +64,10 @@ export class Claimer {
   #lookedAtMs = -Infinity;
   #isWorkNews = true;
   #newestOrder = 0;
+  #keysLookedAtMs = -Infinity;
   #doubtfulClaims: string[] = [];
+  #spaces = new Map<number, KeyClaimer>();
+  #isOwnershipNews = true;
 
   constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
     this.#session = session;
@@ -76,6 +82,27 @@ export class Claimer {
   /** Somebody said that there is work. */
   workArrived(): void {
     this.#isWorkNews = true;
+    this.bell.ring();
+  }
+
+  /** Set once the queues are registered. */
+  useKeySpaces(spaces: readonly KeySpace[]): void {
+    const more = { settling: this.#settling, clock: this.#options.clock };
+    this.#spaces = new Map(
+      spaces.map((space) => [space.id, new KeyClaimer(this.#session, this.#executor, space, more)]),
+    );
+  }
+
+  /** Buckets may have moved, keys may flow again. */
+  ownersChanged(): void {
+    this.#isOwnershipNews = true;
+    for (const space of this.#spaces.values()) space.forget();
+    this.workArrived();
+  }
+
+  /** A held head has ended. */
+  headEnded(lane: number): void {
+    this.#spaces.get(bucketOfLane(lane).keySpaceId)?.headEnded();
     this.bell.ring();
   }
 
@@ -94,14 +121,23 @@ export class Claimer {
   }
 
   #want(): number {
-    return this.#prefetch.want(this.#executor.active, this.#executor.waiting);
+    return this.#prefetch.want(this.#executor.active, this.#executor.ready);
+  }
+
+  /** Keyed tasks wait for each other, so more of them are held than slots would take. */
+  #wantKeyed(): number {
+    const { active, ready, keys } = this.#executor;
+    const room = 2 * (this.#options.concurrency + this.#prefetch.size);
+    return this.#want() <= 0 ? 0 : room - active - ready - keys.waiting;
   }
 
   async #turn(): Promise<TurnResult> {
     const { clock, pollMs, isTrusted } = this.#options;
     await this.#undoDoubtful();
     this.#prefetch.measure(this.#executor.settledCount);
+    if (this.#isOwnershipNews) await this.#readOwnership();
     if (this.#want() <= 0 || !isTrusted()) return { restMs: pollMs };
+    const keyed = await this.#claimKeyed();
     const isBlind = this.#isWorkNews && this.#lanes.size <= BLIND_LANES_MAX;
     const isLookDue = this.#isWorkNews || clock.now() - this.#lookedAtMs >= LOOK_MS;
     this.#isWorkNews = false;
@@ -117,8 +153,44 @@ export class Claimer {
     const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
     if (isBlind) looking = this.#look();
     const [taken = 0] = await Promise.all([claiming, looking]);
-    return taken > 0 || this.#choose().length > 0 ? "again" : { restMs: pollMs };
+    if (taken + keyed > 0 || this.#choose().length > 0) return "again";
+    const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
+    return { restMs: Math.min(pollMs, ...keyRestMs) };
   }
+
+  async #readOwnership(): Promise<void> {
+    this.#isOwnershipNews = false;
+    if (this.#spaces.size === 0) return;
+    const owned = await readOwnedBuckets(this.#session, this.#options.workerId);
+    for (const [id, space] of this.#spaces) {
+      const lost = space.own(owned.find(({ keySpaceId }) => keySpaceId === id));
+      if (lost.length > 0) this.#executor.leaveLanes(new Set(lost));
+    }
+  }
+
+  async #claimKeyed(): Promise<number> {
+    const { clock, leaseSeconds, workerId } = this.#options;
+    const facts: ClaimFacts = { leaseSeconds, workerId };
+    let taken = 0;
+    for (const space of this.#spaces.values()) {
+      if (space.owns === 0) continue;
+      await space.open(workerId);
+      if (this.#isWorkNews) space.assumeWork();
+      if (!this.#isWorkNews && clock.now() - this.#keysLookedAtMs >= LOOK_MS) {
+        this.#keysLookedAtMs = clock.now();
+        await space.look();
+      }
+      taken += await space.claimHeads(this.#wantKeyed(), facts, this.#take);
+      taken += await space.claim(this.#wantKeyed(), facts, this.#take);
+    }
+    return taken;
+  }
+
+  /** A claim of keyed tasks. What was not answered is undone before anything else is claimed. */
+  readonly #take: TakeRows = async (claim, isHeldHead) => {
+    const { tasks } = await this.#takeRows(claim, isHeldHead);
+    return tasks;
+  };
 
   #choose(): LaneRequest[] {
     const probation = this.#executor.hasProbation ? 0 : 1;
@@ -132,35 +204,47 @@ export class Claimer {
   }
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
-    const { clock, leaseSeconds, workerId, metrics } = this.#options;
+    const { leaseSeconds, workerId } = this.#options;
+    const { tasks, byLane } = await this.#takeRows(
+      (claimId) => claimTasks(this.#session, { claimId, workerId, leaseSeconds }, lanes),
+      false,
+    );
+    for (const { lane, take } of lanes) {
+      if ((byLane.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
+    }
+    return tasks;
+  }
+
+  async #takeRows(
+    claiming: (claimId: string) => Promise<TextRow[]>,
+    isHeldHead: boolean,
+  ): Promise<{ tasks: number; byLane: ReadonlyMap<number, number> }> {
+    const { clock, leaseSeconds, metrics } = this.#options;
     const claim = new Claim(uuidv4());
     const claimedAtMs = clock.now();
     let rows: TextRow[];
     try {
-      rows = await claimTasks(this.#session, { claimId: claim.id, workerId, leaseSeconds }, lanes);
+      rows = await claiming(claim.id);
     } catch (error) {
       this.#doubtfulClaims.push(claim.id); // It may have been committed all the same.
       throw error;
     }
     const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
-    const facts = { claimedAtMs, trustedUntilMs, isHeldHead: false };
-    const taken = new Map<number, number>();
+    const facts = { claimedAtMs, trustedUntilMs, isHeldHead };
+    const byLane = new Map<number, number>();
     const tasks: ClaimedTask[] = [];
     for (const row of rows) {
       const handler = this.#executor.handlerOf(row[3] ?? "");
       if (handler === undefined) throw new Error(`claimed a task of queue ${row[3]}`);
       const task = new ClaimedTask(row, handler, claim, facts);
-      taken.set(task.lane, (taken.get(task.lane) ?? 0) + 1);
+      byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
       if (task.claimOrder > this.#newestOrder) this.#newestOrder = task.claimOrder;
       tasks.push(task);
-    }
-    for (const { lane, take } of lanes) {
-      if ((taken.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
     }
     claim.open = tasks.length;
     metrics.claims.add(tasks.length);
     this.#executor.accept(tasks.sort((a, b) => a.claimOrder - b.claimOrder));
-    return tasks.length;
+    return { tasks: tasks.length, byLane };
   }
 
   /** Where each lane begins. Also the moment at which an epoch may have closed. */
@@ -168,6 +252,7 @@ export class Claimer {
     const { clock, queues } = this.#options;
     if (this.#incarnation !== this.#session.incarnation) {
       this.#lanes.forgetFloors();
+      for (const space of this.#spaces.values()) space.forget();
       this.#settling.forget();
       this.#incarnation = this.#session.incarnation;
     }

@@ -72,12 +72,7 @@ export class QueueDirectory {
   }
 
   /** The lane of an unkeyed task. `tx` is the caller's, if it has one. */
-  async lane(
-    queue: KnownQueue,
-    tenant: string,
-    priority: number,
-    tx?: Queryable,
-  ): Promise<number> {
+  async lane(queue: KnownQueue, tenant: string, priority: number, tx?: Queryable): Promise<number> {
     const key = JSON.stringify([queue.name, tenant, priority]);
     const known = this.#lanes.get(key);
     if (known !== undefined) return known;

@@ -158,7 +158,8 @@ export class TaskEncoder {
     const tenant = task.tenant ?? DEFAULT_TENANT;
     requireText("tenant", tenant, NAME_BYTES_MAX);
     if (task.kind !== undefined) requireText("kind", task.kind, NAME_BYTES_MAX);
-    const priority = task.priority === undefined ? settings.priority : priorityNumber(task.priority);
+    const priority =
+      task.priority === undefined ? settings.priority : priorityNumber(task.priority);
     const maxAttempts = checkNumber("maxAttempts", task.maxAttempts ?? settings.maxAttempts, 1);
     const shape = {
       lane: isKeyed
@@ -226,7 +227,9 @@ function rareOptions(task: NewTask): { options?: object } {
 
 function checkWebhook(webhook: string): string {
   if (URL.canParse(webhook) && /^https?:$/.test(new URL(webhook).protocol)) return webhook;
-  throw new InvalidInputError(`webhook must be an http or https URL, not ${JSON.stringify(webhook)}`);
+  throw new InvalidInputError(
+    `webhook must be an http or https URL, not ${JSON.stringify(webhook)}`,
+  );
 }
 
 function checkNumber(name: string, value: number, min: number): number {

@@ -191,7 +191,13 @@ function keyOf(task: EncodedTask): IdempotencyKey | undefined {
     .update(task.payload)
     .digest("base64url");
   const { key, seconds } = task.idempotency;
-  const made = { id: JSON.stringify([shape.tenant, key]), tenant: shape.tenant, key, hash, seconds };
+  const made = {
+    id: JSON.stringify([shape.tenant, key]),
+    tenant: shape.tenant,
+    key,
+    hash,
+    seconds,
+  };
   keys.set(task, made);
   return made;
 }

@@ -75,9 +75,9 @@ export class Executor {
   get active(): number {
     return this.#active;
   }
-  /** Claimed and not started, behind a slot or behind their key. */
-  get waiting(): number {
-    return this.#ready + this.#keys.waiting;
+  /** Claimed and free to start; those behind another one of their key do not count. */
+  get ready(): number {
+    return this.#ready;
   }
   get held(): ReadonlySet<ClaimedTask> {
     return this.#held;
@@ -307,6 +307,14 @@ export class Executor {
     this.#forget(task);
     if (task.isHeldHead) this.#options.onHeadEnded(task);
     if (task.key !== undefined) this.#leaveKey(task, task.key, false);
+  }
+
+  /** Lanes that are no longer ours: what has not started belongs to the next owner. */
+  leaveLanes(lanes: ReadonlySet<number>): void {
+    const waiting = [...this.#held].filter((task) => lanes.has(task.lane));
+    const keys = new Set(waiting.flatMap((task) => task.key ?? []));
+    for (const key of keys) this.giveBack(this.#keys.cut(key));
+    this.giveBack(waiting);
   }
 
   cancel(task: ClaimedTask, error: Error): void {

@@ -122,7 +122,9 @@ export class Finisher implements Service {
         rowsOf(open, "put-back").length === 0
           ? new Set<string>()
           : putBackTasks(this.#db, rowsOf(open, "put-back")),
-        rowsOf(open, "end").length === 0 ? new Set<string>() : endTasks(this.#db, rowsOf(open, "end")),
+        rowsOf(open, "end").length === 0
+          ? new Set<string>()
+          : endTasks(this.#db, rowsOf(open, "end")),
         rowsOf(open, "bury").length === 0
           ? new Set<string>()
           : buryTasks(this.#db, rowsOf(open, "bury")),

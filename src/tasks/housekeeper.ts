@@ -77,10 +77,7 @@ export class Housekeeper implements Service {
     return { restMs: Math.min(TURN_MS, nextMs) };
   }
 
-  async #underTerm(
-    term: bigint,
-    work: (tx: Connection) => Promise<number>,
-  ): Promise<number> {
+  async #underTerm(term: bigint, work: (tx: Connection) => Promise<number>): Promise<number> {
     return await this.#db.transaction(async (tx) =>
       (await holdTerm(tx, term, this.#options.workerId)) ? await work(tx) : 0,
     );
@@ -104,10 +101,17 @@ export class Housekeeper implements Service {
     const back = lost.filter((task) => task.cancel_reason === null && !isGuilty(task));
     if (cancelled.length > 0) {
       const end = { outcome: "cancelled", state: "cancelled" } as const;
-      await endTasks(tx, cancelled.map((task) => ({ ...tokenOf(task), ...end })));
+      await endTasks(
+        tx,
+        cancelled.map((task) => ({ ...tokenOf(task), ...end })),
+      );
     }
     if (dead.length > 0) await buryTasks(tx, dead.map(burial));
-    if (back.length > 0) await putOnProbation(tx, back.map((task) => task.id));
+    if (back.length > 0)
+      await putOnProbation(
+        tx,
+        back.map((task) => task.id),
+      );
     await forgetClaims(tx, claims);
     return lost.length;
   }

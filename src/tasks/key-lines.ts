@@ -67,11 +67,26 @@ export class KeyLines {
     return [...this.#lines.keys()].flatMap((key) => this.cut(key));
   }
 
-  /** How many of the key this worker holds. */
-  held(key: string): number {
-    const line = this.#lines.get(key);
-    return line === undefined ? 0 : line.running + line.waiting.size;
+  /** Keys of which so many wait here that more would only be kept from other workers. */
+  longLines(max: number): string[] {
+    if (this.#waiting < max) return [];
+    return [...this.#lines].flatMap(([key, line]) =>
+      line.waiting.size >= max ? [splitKey(key).key] : [],
+    );
   }
+
+  /** How many of each key this worker holds. */
+  counts(): { tenant: string; key: string; count: number }[] {
+    return [...this.#lines].map(([key, line]) => ({
+      ...splitKey(key),
+      count: line.running + line.waiting.size,
+    }));
+  }
+}
+
+function splitKey(id: string): { tenant: string; key: string } {
+  const [tenant = "", key = ""] = id.split("\u0000");
+  return { tenant, key };
 }
 
 const keyConcurrency = (task: ClaimedTask): number => task.handler.queue.settings.keyConcurrency;

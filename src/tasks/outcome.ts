@@ -40,7 +40,10 @@ export interface FailedOptions {
 /** The attempt failed: tried again by the queue's backoff, then dead-lettered. */
 export function failed(reason: string, options: FailedOptions = {}): Outcome<never> {
   refuseUnknown("failed", options, ["retry"]);
-  return Outcome.of("failed", { reason: requireReason("failed", reason), retry: options.retry ?? true });
+  return Outcome.of("failed", {
+    reason: requireReason("failed", reason),
+    retry: options.retry ?? true,
+  });
 }
 
 /** Not now: the task comes back after the delay, 0 meaning at once. The attempt counts. */

@@ -189,11 +189,7 @@ export function requireName(what: string, name: unknown): asserts name is string
   }
 }
 
-function requireSchema(
-  name: string,
-  option: string,
-  schema: unknown,
-): StandardSchema | undefined {
+function requireSchema(name: string, option: string, schema: unknown): StandardSchema | undefined {
   if (schema === undefined) return undefined;
   const standard = (schema as Partial<StandardSchema>)?.["~standard"];
   if (typeof standard?.validate === "function") return schema as StandardSchema;

@@ -87,10 +87,7 @@ export class Renewer implements Service {
       const { until, cancelReason } = renewal;
       if (cancelReason !== null) this.#executor.cancel(task, new TaskCancelledError(cancelReason));
       task.renewedAtMs = sentAtMs;
-      task.trustedUntilMs = Math.max(
-        task.trustedUntilMs,
-        sentAtMs + leaseSeconds * 1000 * TRUST,
-      );
+      task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
       if (until !== null) task.leaseUntilText = until;
     }
     metrics.renewals.add(renewals.size);

@@ -8,6 +8,8 @@ import type { TaskActs } from "./context.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
+import type { KeySpace } from "./key-claimer.ts";
+import type { Rate } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
@@ -63,8 +65,7 @@ export class TaskRunner implements Service {
     this.finisher = new Finisher(this.#session, {
       clock,
       logger,
-      onSettled: (task, settlement, accepted) =>
-        this.#executor.settled(task, settlement, accepted),
+      onSettled: (task, settlement, accepted) => this.#executor.settled(task, settlement, accepted),
     });
     this.#executor = new Executor(this.finisher, new Acts(db, options), {
       handlers,
@@ -74,7 +75,7 @@ export class TaskRunner implements Service {
       random: options.random,
       metrics,
       onRoom: () => this.#claimer.roomMade(),
-      onHeadEnded: () => {},
+      onHeadEnded: (task) => this.#claimer.headEnded(task.lane),
     });
     this.renewer = new Renewer(db, this.#executor, {
       leaseSeconds: options.leaseSeconds,
@@ -82,7 +83,9 @@ export class TaskRunner implements Service {
       logger,
       metrics,
     });
-    const weights = new Map(handlers.map(({ queue }) => [queue.name, queue.settings.tenantWeights]));
+    const weights = new Map(
+      handlers.map(({ queue }) => [queue.name, queue.settings.tenantWeights]),
+    );
     this.#claimer = new Claimer(this.#session, this.#executor, {
       ...options,
       queues: handlers.map(({ queue }) => queue.name),
@@ -97,7 +100,19 @@ export class TaskRunner implements Service {
 
   /** Makes the queues known, so that anybody can enqueue to them. */
   async register(): Promise<void> {
-    for (const { queue } of this.#options.handlers) await this.#directory.find(queue);
+    const spaces = new Map<number, KeySpace>();
+    for (const { queue } of this.#options.handlers) {
+      const { keySpaceId: id } = await this.#directory.find(queue);
+      const other = spaces.get(id);
+      const { keyConcurrency } = queue.settings;
+      spaces.set(id, {
+        id,
+        keyConcurrency: Math.min(keyConcurrency, other?.keyConcurrency ?? Infinity),
+        keyRate: slower(queue.limits.keyRate, other?.keyRate ?? null),
+        isShared: other !== undefined,
+      });
+    }
+    this.#claimer.useKeySpaces([...spaces.values()]);
   }
 
   workArrived(): void {
@@ -107,6 +122,7 @@ export class TaskRunner implements Service {
   /** Something changed in the cluster. */
   changed(): void {
     this.renewer.changed();
+    this.#claimer.ownersChanged();
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -130,6 +146,12 @@ export class TaskRunner implements Service {
     }
     await this.finisher.empty();
   }
+}
+
+/** Of two limits on the keys of one space, the stricter. */
+function slower(a: Rate | null, b: Rate | null): Rate | null {
+  if (a === null || b === null) return a ?? b;
+  return a.count / a.seconds < b.count / b.seconds ? a : b;
 }
 
 async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<void> {

@@ -120,7 +120,14 @@ function setback<Kind extends string>(
   outcome: Kind,
   reason?: string,
   stack?: string,
-): { id: string; generation: number; claim_id: string; outcome: Kind; reason?: string; stack?: string } {
+): {
+  id: string;
+  generation: number;
+  claim_id: string;
+  outcome: Kind;
+  reason?: string;
+  stack?: string;
+} {
   return {
     id: task.id,
     generation: task.generation,

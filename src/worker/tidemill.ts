@@ -24,9 +24,9 @@ import {
   resolvePartitioning,
 } from "../db/migrations.ts";
 import { type Names, type NamesOptions, resolveNames } from "../db/names.ts";
+import { Notifier } from "../db/notifier.ts";
 import { type AppendOptions, type AppendResult, append } from "../events/append.ts";
 import type { NewEvent, PersistedEvent, StreamRef } from "../events/event.ts";
-import { Notifier } from "../db/notifier.ts";
 import { assertLogPreconditions } from "../events/preconditions.ts";
 import {
   type ReadAllOptions,
@@ -182,7 +182,11 @@ export class Tidemill implements AsyncDisposable {
     options: TaskOptions & EnqueueOptions = {},
   ): Promise<TaskHandle> {
     const { tx, ...task } = options;
-    const [handle] = await this.enqueueMany(queue, [{ ...task, payload }], tx === undefined ? {} : { tx });
+    const [handle] = await this.enqueueMany(
+      queue,
+      [{ ...task, payload }],
+      tx === undefined ? {} : { tx },
+    );
     if (handle === undefined) throw new Error("a task was enqueued without an id");
     return handle;
   }

@@ -18,6 +18,7 @@ import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
 import type { Partitioning } from "../db/migrations.ts";
 import { createEventPartitions } from "../events/sql/preconditions.ts";
+import { moveBuckets } from "../tasks/bucket-moves.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
 import { Housekeeper } from "../tasks/housekeeper.ts";
 import type { TaskMetrics } from "../tasks/metrics.ts";
@@ -145,9 +146,9 @@ export class Worker implements AsyncDisposable {
       this.#parts = parts;
       await parts.listener?.open();
       await parts.election.open();
+      await parts.tasks?.register(); // Before the leader hears of this worker, and gives it buckets.
       await parts.registry.register();
       await parts.runner.register();
-      await parts.tasks?.register();
     } catch (error) {
       await this.#abandon(pools);
       throw error;
@@ -283,7 +284,9 @@ export class Worker implements AsyncDisposable {
       handlers: options.handlers,
       concurrency: options.concurrency,
       leaseSeconds: options.leaseSeconds,
-      pollMs: isListening ? Math.max(TASK_RECONCILE_MS, options.taskPollInterval) : options.taskPollInterval,
+      pollMs: isListening
+        ? Math.max(TASK_RECONCILE_MS, options.taskPollInterval)
+        : options.taskPollInterval,
       drainMs: options.drainTimeout,
       agingSeconds: options.agingSeconds,
       fairnessTurn: options.fairnessTurn,
@@ -323,6 +326,7 @@ export class Worker implements AsyncDisposable {
       pid: process.pid,
       version: VERSION,
       capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
+      queues: options.handlers.map(({ queue }) => queue.name),
     };
     return new Registry(db, registration, {
       url: this.#context.directUrl,
@@ -389,6 +393,16 @@ export class Worker implements AsyncDisposable {
   #taskDuties(db: Database): LeaderDuty[] {
     const { historyDays } = this.#options;
     return [
+      {
+        name: "buckets",
+        everyMs: 0,
+        run: (leader) =>
+          moveBuckets(db, leader, {
+            heartbeatTimeoutMs: this.#options.heartbeatTimeout,
+            changesChannel: this.#context.changesChannel,
+            logger: this.#logger,
+          }),
+      },
       { name: "task counts", everyMs: TALLY_MS, run: () => sumTally(db) },
       {
         name: "task history",

@@ -79,8 +79,9 @@ const REGISTER = statement(
   `WITH node AS (
      INSERT INTO {worker_nodes} (worker_id) VALUES ($1) RETURNING worker_id
    )
-   INSERT INTO {schema}.worker_info (worker_id, status, host, pid, version, capabilities)
-   SELECT worker_id, 'active', $2, $3, $4, $5::text[] FROM node`,
+   INSERT INTO {schema}.worker_info
+          (worker_id, status, host, pid, version, capabilities, queues)
+   SELECT worker_id, 'active', $2, $3, $4, $5::text[], $6::text[] FROM node`,
 );
 
 export interface Registration {
@@ -89,11 +90,13 @@ export interface Registration {
   readonly pid: number;
   readonly version: string;
   readonly capabilities: readonly string[];
+  /** Queues whose tasks it runs. */
+  readonly queues: readonly string[];
 }
 
 export async function insertWorker(db: Queryable, worker: Registration): Promise<void> {
-  const { workerId, host, pid, version, capabilities } = worker;
-  await db.query(REGISTER, [workerId, host, pid, version, [...capabilities]]);
+  const { workerId, host, pid, version, capabilities, queues } = worker;
+  await db.query(REGISTER, [workerId, host, pid, version, [...capabilities], [...queues]]);
 }
 
 const HEARTBEAT = statement(

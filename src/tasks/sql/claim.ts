@@ -2,12 +2,12 @@ import type { Queryable, TextQueryable, TextRow } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
 /** In the order in which {@link TextRow}s of claims hold them. */
-const CLAIMED_COLUMNS = `
+export const CLAIMED_COLUMNS = `
        id, lane, claim_order, queue, tenant, kind, priority, partition_key, payload, bytes,
        content_type, attempt, max_attempts, lease_generation, created_at, run_at, lease_until,
        options, on_probation`;
 
-const CLAIM_SET = `
+export const CLAIM_SET = `
         SET state = 'running',
             attempt = task.attempt + 1,
             lease_generation = task.lease_generation + 1,
@@ -17,7 +17,7 @@ const CLAIM_SET = `
             lease_until = NOW() + make_interval(secs => $3::float8)`;
 
 /** One row per claim statement tells the reaper where to look. */
-const LEDGER = `
+export const LEDGER = `
      INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, key_lanes)
      SELECT $1::uuid, $2::uuid, max(lease_until), array_agg(id),
             array_agg(DISTINCT lane) FILTER (WHERE lane < 0)
@@ -26,7 +26,7 @@ const LEDGER = `
 
 // A claim that a crash takes back was nobody's loss: its random id is never accepted again. So it
 // need not wait for the disk.
-const LOSABLE = "set_config('synchronous_commit', 'off', true) IS NOT NULL";
+export const LOSABLE = "set_config('synchronous_commit', 'off', true) IS NOT NULL";
 
 // The array pins the plan: rows are locked one by one in the order of their lane, no more than
 // asked for, and updated by id. No column of an index changes, so the update is HOT.

@@ -171,10 +171,7 @@ const PUT_BACK = statement(
 );
 
 /** The ids that were accepted. The others were lost or cancelled. */
-export async function putBackTasks(
-  db: Queryable,
-  tasks: readonly PutBack[],
-): Promise<Set<string>> {
+export async function putBackTasks(db: Queryable, tasks: readonly PutBack[]): Promise<Set<string>> {
   const rows = await db.query<{ id: string }>(PUT_BACK, [JSON.stringify(tasks)]);
   return new Set(rows.map((row) => row.id));
 }
@@ -203,10 +200,7 @@ const END = statement(
 );
 
 /** Moves tasks to history that will not be tried again, and gives the ids that were accepted. */
-export async function endTasks(
-  db: Queryable,
-  tasks: readonly TerminalEnd[],
-): Promise<Set<string>> {
+export async function endTasks(db: Queryable, tasks: readonly TerminalEnd[]): Promise<Set<string>> {
   const rows = await db.query<{ id: string }>(END, [JSON.stringify(tasks)]);
   return new Set(rows.map((row) => row.id));
 }

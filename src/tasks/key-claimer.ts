@@ -1,0 +1,263 @@
+import type { Clock } from "../base/clock.ts";
+import type { TextRow } from "../db/database.ts";
+import type { Executor } from "./executor.ts";
+import { KeyRates } from "./key-rates.ts";
+import type { Rate } from "./limits.ts";
+import type { TaskSession } from "./session.ts";
+import type { Settling } from "./settling.ts";
+import {
+  advanceHolds,
+  claimHeldHeads,
+  claimKeyedTasks,
+  findForeignLanes,
+  type KeyAllowance,
+  lookAtKeyLanes,
+  nextHoldSeconds,
+  type OwnedBuckets,
+} from "./sql/keys.ts";
+import { keyLane } from "./task.ts";
+
+/** The queues of one key space that this worker handles. */
+export interface KeySpace {
+  readonly id: number;
+  /** Tasks of one key that may be claimed at once; 1 is strict order, and then nothing bounds it. */
+  readonly keyConcurrency: number;
+  readonly keyRate: Rate | null;
+  /** Whether several queues share it: then a paused one holds back keys, not itself alone. */
+  readonly isShared: boolean;
+}
+
+interface Lane {
+  floor: number;
+  isEmpty: boolean;
+}
+
+/** A task claimed for one key waits in memory; more of one key than this helps nobody. */
+const PER_KEY_MAX = 50;
+const FOREIGN_RETRY_MS = 50;
+
+/** How a claim is made is the same for all; the claimer hands it down. */
+export type TakeRows = (
+  claim: (claimId: string) => Promise<TextRow[]>,
+  isHeldHead: boolean,
+) => Promise<number>;
+
+/**
+ * The buckets of one key space that this worker owns:
+ *
+ * - unopened: written as ours, but a former owner may still hold tasks in them. Nothing is claimed.
+ * - open: a snapshot taken after they became ours showed no task of somebody else. From then on only
+ *   we can claim there, as long as the epoch of our row is the one we know; every claim compares it.
+ *
+ * A new epoch closes all of them. Dying anywhere leaves leases, which keep the next owner waiting
+ * until they end.
+ */
+export class KeyClaimer {
+  readonly #session: TaskSession;
+  readonly #executor: Executor;
+  readonly #settling: Settling;
+  readonly #clock: Clock;
+  readonly #space: KeySpace;
+  readonly #rates: KeyRates | undefined;
+  #epoch = "";
+  #unopened: number[] = [];
+  readonly #lanes = new Map<number, Lane>();
+  #nextHoldAtMs = -Infinity;
+  #openAgainAtMs = -Infinity;
+
+  constructor(
+    session: TaskSession,
+    executor: Executor,
+    space: KeySpace,
+    more: { readonly settling: Settling; readonly clock: Clock },
+  ) {
+    this.#session = session;
+    this.#executor = executor;
+    this.#space = space;
+    this.#settling = more.settling;
+    this.#clock = more.clock;
+    this.#rates = space.keyRate === null ? undefined : new KeyRates(space.keyRate, more.clock);
+  }
+
+  /** What the database says we own. Returns the lanes that are no longer ours. */
+  own(owned: OwnedBuckets | undefined): number[] {
+    const epoch = owned?.epoch ?? "";
+    if (epoch === this.#epoch) return [];
+    this.#epoch = epoch;
+    const lanes = (owned?.buckets ?? []).map((bucket) => keyLane(this.#space.id, bucket));
+    const kept = new Set(lanes);
+    const lost = [...this.#lanes.keys(), ...this.#unopened].filter((lane) => !kept.has(lane));
+    this.#lanes.clear();
+    this.#unopened = lanes;
+    this.#openAgainAtMs = -Infinity;
+    this.#rates?.restart();
+    return lost;
+  }
+
+  get owns(): number {
+    return this.#lanes.size + this.#unopened.length;
+  }
+
+  /** The server may have restarted: what was known of lanes is to be found again. */
+  forget(): void {
+    for (const lane of this.#lanes.values()) {
+      lane.floor = 0;
+      lane.isEmpty = false;
+    }
+  }
+
+  assumeWork(): void {
+    for (const lane of this.#lanes.values()) lane.isEmpty = false;
+    this.#nextHoldAtMs = -Infinity;
+  }
+
+  get hasWork(): boolean {
+    return this.#isHoldDue || this.#busyLanes().length > 0;
+  }
+
+  /** Milliseconds until something is due that nobody announces. */
+  get restMs(): number {
+    const now = this.#clock.now();
+    const opening = this.#unopened.length > 0 ? this.#openAgainAtMs - now : Infinity;
+    const rate = this.#rates?.nextMs() ?? Infinity;
+    return Math.max(0, Math.min(opening, this.#nextHoldAtMs - now, rate));
+  }
+
+  get #isHoldDue(): boolean {
+    return this.#lanes.size > 0 && this.#clock.now() >= this.#nextHoldAtMs;
+  }
+
+  #busyLanes(): number[] {
+    return [...this.#lanes].flatMap(([lane, { isEmpty }]) => (isEmpty ? [] : [lane]));
+  }
+
+  /** Opens buckets in which nobody else holds a task any more. */
+  async open(workerId: string): Promise<void> {
+    if (this.#unopened.length === 0 || this.#clock.now() < this.#openAgainAtMs) return;
+    const epoch = this.#epoch;
+    const foreign = await findForeignLanes(this.#session, workerId, this.#unopened);
+    if (this.#epoch !== epoch) return;
+    for (const lane of this.#unopened) {
+      if (!foreign.has(lane)) this.#lanes.set(lane, { floor: 0, isEmpty: false });
+    }
+    this.#unopened = [...foreign];
+    this.#openAgainAtMs = this.#clock.now() + FOREIGN_RETRY_MS;
+    this.#nextHoldAtMs = -Infinity;
+  }
+
+  /** Where each lane begins. The snapshot may also close an epoch of the numbers. */
+  async look(): Promise<void> {
+    if (this.#lanes.size === 0) return;
+    const epoch = this.#epoch;
+    const floors = new Map([...this.#lanes].map(([lane, { floor }]) => [lane, floor]));
+    const { heads, oldestRunning } = await lookAtKeyLanes(this.#session, this.#space.id, floors);
+    if (this.#epoch !== epoch) return;
+    this.#settling.observe(oldestRunning);
+    for (const [lane, head] of heads) {
+      const known = this.#lanes.get(lane);
+      // A floor that was lowered meanwhile, for a key that flows again, must stay low.
+      if (known === undefined || known.floor !== floors.get(lane)) continue;
+      known.floor = Math.max(known.floor, Math.min(this.#settling.settled, (head ?? Infinity) - 1));
+      known.isEmpty = head === null;
+    }
+  }
+
+  /** Claims up to about `want` tasks. */
+  async claim(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
+    const busy = this.#busyLanes();
+    if (want <= 0 || busy.length === 0) return 0;
+    const each = Math.max(1, Math.ceil((want * 1.5) / busy.length));
+    const lanes = busy.map((lane) => ({
+      lane,
+      floor: this.#lanes.get(lane)?.floor ?? 0,
+      take: each,
+    }));
+    const taken = new Map<number, number>();
+    const count = await take(async (claimId) => {
+      const perKey = this.#allowance();
+      const rows = await claimKeyedTasks(
+        this.#session,
+        {
+          ...facts,
+          claimId,
+          keySpaceId: this.#space.id,
+          epoch: this.#epoch,
+          exceptKeys: this.#executor.keys.longLines(PER_KEY_MAX),
+          ...(perKey === undefined ? {} : { perKey }),
+        },
+        lanes,
+      );
+      for (const row of rows) {
+        const lane = Number(row[1]);
+        taken.set(lane, (taken.get(lane) ?? 0) + 1);
+        this.#rates?.spend(row[4] ?? "", row[7] ?? "");
+      }
+      return rows;
+    }, false);
+    for (const { lane } of lanes) {
+      const known = this.#lanes.get(lane);
+      if (known !== undefined && (taken.get(lane) ?? 0) < each) known.isEmpty = true;
+    }
+    return count;
+  }
+
+  #allowance(): KeyAllowance | undefined {
+    const { keyConcurrency, isShared, keyRate } = this.#space;
+    if (keyConcurrency === 1 && keyRate === null && !isShared) return undefined;
+    const most = keyConcurrency === 1 ? PER_KEY_MAX : keyConcurrency;
+    const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts();
+    const limits = new Map<string, { tenant: string; key: string; allowed: number }>();
+    const limit = (tenant: string, key: string, allowed: number): void => {
+      const id = JSON.stringify([tenant, key]);
+      const known = limits.get(id);
+      limits.set(id, { tenant, key, allowed: Math.min(known?.allowed ?? Infinity, allowed) });
+    };
+    for (const { tenant, key, count } of held) limit(tenant, key, Math.max(0, most - count));
+    for (const { tenant, key, tokens } of this.#rates?.spent() ?? []) limit(tenant, key, tokens);
+    const otherwise = Math.min(most, this.#rates?.fresh() ?? most);
+    return { otherwise, keys: [...limits.values()] };
+  }
+
+  /** Claims the heads of held keys whose time has come, and lets keys flow that may. */
+  async claimHeads(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
+    if (want <= 0 || !this.#isHoldDue) return 0;
+    const lanes = [...this.#lanes.keys()];
+    const { id } = this.#space;
+    for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
+    const probation = this.#executor.hasProbation ? 0 : 1;
+    const count = await take(
+      (claimId) =>
+        claimHeldHeads(
+          this.#session,
+          { ...facts, claimId, keySpaceId: id, epoch: this.#epoch },
+          lanes,
+          { retries: want, probation },
+        ),
+      true,
+    );
+    const seconds = await nextHoldSeconds(this.#session, id, lanes);
+    // One that is due and was not claimed waits for a slot, for probation or for a pause to end.
+    this.#nextHoldAtMs = this.#clock.now() + Math.max(seconds * 1000, HOLD_RETRY_MS);
+    return count;
+  }
+
+  /** A head that was claimed alone has ended: see what comes next of its key. */
+  headEnded(): void {
+    this.#nextHoldAtMs = -Infinity;
+  }
+
+  /** Tasks below the floor may be wanted again. */
+  flowAgain(lane: number): void {
+    const known = this.#lanes.get(lane);
+    if (known === undefined) return;
+    known.floor = 0;
+    known.isEmpty = false;
+  }
+}
+
+const HOLD_RETRY_MS = 100;
+
+export interface ClaimFacts {
+  readonly workerId: string;
+  readonly leaseSeconds: number;
+}

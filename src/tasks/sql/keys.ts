@@ -1,0 +1,379 @@
+import type { Queryable, TextQueryable, TextRow } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+import {
+  CLAIM_SET,
+  CLAIMED_COLUMNS,
+  type ClaimRequest,
+  type LaneRequest,
+  LEDGER,
+  LOSABLE,
+} from "./claim.ts";
+
+const MINE = statement(
+  "buckets_mine",
+  `SELECT key_space_id, epoch, buckets
+     FROM {schema}.bucket_owners
+    WHERE worker_id = $1`,
+);
+
+export interface OwnedBuckets {
+  readonly keySpaceId: number;
+  readonly epoch: string;
+  readonly buckets: readonly number[];
+}
+
+export async function readOwnedBuckets(db: Queryable, workerId: string): Promise<OwnedBuckets[]> {
+  const rows = await db.query<{ key_space_id: number; epoch: string; buckets: number[] }>(MINE, [
+    workerId,
+  ]);
+  return rows.map((row) => ({
+    keySpaceId: row.key_space_id,
+    epoch: row.epoch,
+    buckets: row.buckets,
+  }));
+}
+
+// Through the ledger: what runs is few, what is pending may be millions. A snapshot that shows the
+// bucket as mine shows every claim that its owner before me made in it.
+const FOREIGN = statement(
+  "key_lanes_foreign",
+  `SELECT DISTINCT task.lane
+     FROM {schema}.task_claims AS claim
+    CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
+     JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
+    WHERE claim.worker_id <> $1
+      AND claim.key_lanes && $2::text::int[]
+      AND task.lane = ANY ($2::text::int[])`,
+);
+
+/** Of these lanes, those in which somebody else still holds a task. */
+export async function findForeignLanes(
+  db: Queryable,
+  workerId: string,
+  lanes: readonly number[],
+): Promise<Set<number>> {
+  const rows = await db.query<{ lane: number }>(FOREIGN, [workerId, `{${lanes.join(",")}}`]);
+  return new Set(rows.map((row) => row.lane));
+}
+
+const LOOK = statement(
+  "key_lanes_look",
+  `SELECT line.lane, head.claim_order,
+          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running
+     FROM unnest($2::text::int[], $3::text::bigint[]) AS line(lane, floor)
+     LEFT JOIN LATERAL (
+       SELECT ready.claim_order
+         FROM {schema}.tasks AS ready
+        WHERE ready.lane = line.lane
+          AND ready.claim_order > line.floor
+          AND ready.state = 'pending'
+          AND NOT EXISTS (
+            SELECT FROM {schema}.key_holds AS hold
+             WHERE hold.key_space_id = $1
+               AND hold.tenant = ready.tenant
+               AND hold.partition_key = ready.partition_key)
+        ORDER BY ready.claim_order
+        LIMIT 1
+     ) AS head ON TRUE`,
+);
+
+export interface KeyLook {
+  /** The first pending task of each lane whose key is not held; null when there is none. */
+  readonly heads: ReadonlyMap<number, number | null>;
+  readonly oldestRunning: bigint;
+}
+
+export async function lookAtKeyLanes(
+  db: Queryable,
+  keySpaceId: number,
+  floors: ReadonlyMap<number, number>,
+): Promise<KeyLook> {
+  const rows = await db.query<{
+    lane: number;
+    claim_order: string | null;
+    oldest_running: string;
+  }>(LOOK, [
+    keySpaceId,
+    `{${[...floors.keys()].join(",")}}`,
+    `{${[...floors.values()].join(",")}}`,
+  ]);
+  return {
+    heads: new Map(
+      rows.map((row) => [row.lane, row.claim_order === null ? null : Number(row.claim_order)]),
+    ),
+    oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
+  };
+}
+
+// The owner's row is locked and compared first: a move waits for this claim, and a claim that comes
+// after a move finds another epoch and takes nothing. No SKIP LOCKED: to pass over a row that
+// somebody has locked would run the next task of its key before it.
+const OWNER = `
+     SELECT 1
+       FROM {schema}.bucket_owners
+      WHERE key_space_id = $4 AND worker_id = $2 AND epoch = $5
+        FOR SHARE`;
+
+const NOT_HELD = `
+               NOT EXISTS (
+                 SELECT FROM {schema}.key_holds AS hold
+                  WHERE hold.key_space_id = $4
+                    AND hold.tenant = ready.tenant
+                    AND hold.partition_key = ready.partition_key)`;
+
+const CLAIM_KEYED = statement(
+  "tasks_claim_keyed",
+  `WITH owner AS MATERIALIZED (${OWNER}
+   ), candidate AS MATERIALIZED (
+     SELECT pick.id
+       FROM owner
+      CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
+            AS wanted(lane, floor, take)
+      CROSS JOIN LATERAL (
+        SELECT ready.id
+          FROM {schema}.tasks AS ready
+         WHERE ready.lane = wanted.lane
+           AND ready.claim_order > wanted.floor
+           AND ready.state = 'pending'
+           AND ready.partition_key <> ALL ($9::text[])
+           AND ${NOT_HELD}
+         ORDER BY ready.claim_order
+         LIMIT wanted.take
+      ) AS pick
+      WHERE NOT EXISTS (
+              SELECT FROM {schema}.queues AS queue
+               WHERE queue.key_space_id = $4 AND queue.paused_at IS NOT NULL)
+        AND ${LOSABLE}
+   ), claimed AS (
+     UPDATE {schema}.tasks AS task ${CLAIM_SET}
+      WHERE task.id = ANY (ARRAY(SELECT id FROM candidate))
+        AND task.state = 'pending'
+     RETURNING ${CLAIMED_COLUMNS}
+   ), ledger AS (${LEDGER}
+   )
+   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+);
+
+// As above, for key spaces with limits per key or with a paused queue: at most so many of each key,
+// and none behind a task of a paused queue.
+const CLAIM_KEYED_LIMITED = statement(
+  "tasks_claim_keyed_limited",
+  `WITH owner AS MATERIALIZED (${OWNER}
+   ), candidate AS MATERIALIZED (
+     SELECT pick.id, pick.tenant, pick.partition_key, pick.claim_order,
+            EXISTS (SELECT FROM {schema}.queues AS queue
+                     WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
+       FROM owner
+      CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
+            AS wanted(lane, floor, take)
+      CROSS JOIN LATERAL (
+        SELECT ready.id, ready.tenant, ready.partition_key, ready.claim_order, ready.queue
+          FROM {schema}.tasks AS ready
+         WHERE ready.lane = wanted.lane
+           AND ready.claim_order > wanted.floor
+           AND ready.state = 'pending'
+           AND ready.partition_key <> ALL ($9::text[])
+           AND ${NOT_HELD}
+         ORDER BY ready.claim_order
+         LIMIT wanted.take
+      ) AS pick
+      WHERE ${LOSABLE}
+   ), ranked AS (
+     SELECT candidate.id,
+            row_number() OVER same_key AS rank,
+            bool_or(candidate.is_paused) OVER same_key AS is_behind_pause,
+            COALESCE(given.allowed, $10::int) AS allowed
+       FROM candidate
+       LEFT JOIN unnest($11::text[], $12::text[], $13::int[]) AS given(tenant, key, allowed)
+         ON given.tenant = candidate.tenant AND given.key = candidate.partition_key
+     WINDOW same_key AS (PARTITION BY candidate.tenant, candidate.partition_key
+                         ORDER BY candidate.claim_order)
+   ), claimed AS (
+     UPDATE {schema}.tasks AS task ${CLAIM_SET}
+      WHERE task.id = ANY (ARRAY(
+              SELECT id FROM ranked WHERE rank <= allowed AND NOT is_behind_pause))
+        AND task.state = 'pending'
+     RETURNING ${CLAIMED_COLUMNS}
+   ), ledger AS (${LEDGER}
+   )
+   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+);
+
+export interface KeyedClaimRequest extends ClaimRequest {
+  readonly keySpaceId: number;
+  readonly epoch: string;
+  /** Keys of which nothing more is wanted now. */
+  readonly exceptKeys: readonly string[];
+  /** Undefined: as many of a key as come. */
+  readonly perKey?: KeyAllowance;
+}
+
+export interface KeyAllowance {
+  /** Of a key that is not named. */
+  readonly otherwise: number;
+  readonly keys: readonly {
+    readonly tenant: string;
+    readonly key: string;
+    readonly allowed: number;
+  }[];
+}
+
+/** Takes pending tasks of buckets that this worker owns. In no particular order. */
+export async function claimKeyedTasks(
+  db: TextQueryable,
+  request: KeyedClaimRequest,
+  lanes: readonly LaneRequest[],
+): Promise<TextRow[]> {
+  const { claimId, workerId, leaseSeconds, keySpaceId, epoch, exceptKeys, perKey } = request;
+  const values = [
+    claimId,
+    workerId,
+    leaseSeconds,
+    keySpaceId,
+    epoch,
+    `{${lanes.map((one) => one.lane).join(",")}}`,
+    `{${lanes.map((one) => one.floor).join(",")}}`,
+    `{${lanes.map((one) => one.take).join(",")}}`,
+    [...exceptKeys],
+  ];
+  if (perKey === undefined) return await db.queryText(CLAIM_KEYED, values);
+  return await db.queryText(CLAIM_KEYED_LIMITED, [
+    ...values,
+    perKey.otherwise,
+    perKey.keys.map((one) => one.tenant),
+    perKey.keys.map((one) => one.key),
+    perKey.keys.map((one) => one.allowed),
+  ]);
+}
+
+// A held key is driven by its hold: only the task that it names is claimed, alone of its key. At
+// most one task on probation, so that the one that takes its worker along is known.
+const CLAIM_HEADS = statement(
+  "tasks_claim_heads",
+  `WITH owner AS MATERIALIZED (${OWNER}
+   ), due AS MATERIALIZED (
+     SELECT DISTINCT ON (task.id) task.id, task.on_probation, hold.until
+       FROM owner
+      CROSS JOIN {schema}.key_holds AS hold
+       JOIN {schema}.tasks AS task ON task.id = hold.task_id
+       JOIN {schema}.queues AS queue ON queue.name = task.queue
+      WHERE hold.key_space_id = $4
+        AND hold.lane = ANY ($6::text::int[])
+        AND hold.why IN ('retry', 'probation')
+        AND hold.until <= NOW()
+        AND task.state = 'pending'
+        AND task.run_at <= NOW()
+        AND queue.paused_at IS NULL
+        AND NOT EXISTS (
+              SELECT FROM {schema}.key_holds AS other
+               WHERE other.key_space_id = hold.key_space_id
+                 AND other.tenant = hold.tenant
+                 AND other.partition_key = hold.partition_key
+                 AND (other.until IS NULL OR other.until > NOW()))
+        AND ${LOSABLE}
+      ORDER BY task.id
+   ), picked AS MATERIALIZED (
+     (SELECT id FROM due WHERE NOT on_probation ORDER BY until LIMIT $7)
+      UNION ALL
+     (SELECT id FROM due WHERE on_probation ORDER BY until LIMIT $8)
+   ), claimed AS (
+     UPDATE {schema}.tasks AS task ${CLAIM_SET}
+      WHERE task.id = ANY (ARRAY(SELECT id FROM picked))
+        AND task.state = 'pending'
+     RETURNING ${CLAIMED_COLUMNS}
+   ), ledger AS (${LEDGER}
+   )
+   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+);
+
+export async function claimHeldHeads(
+  db: TextQueryable,
+  request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey">,
+  lanes: readonly number[],
+  take: { readonly retries: number; readonly probation: number },
+): Promise<TextRow[]> {
+  const { claimId, workerId, leaseSeconds, keySpaceId, epoch } = request;
+  return await db.queryText(CLAIM_HEADS, [
+    claimId,
+    workerId,
+    leaseSeconds,
+    keySpaceId,
+    epoch,
+    `{${lanes.join(",")}}`,
+    take.retries,
+    take.probation,
+  ]);
+}
+
+// When the task that a hold names is gone, the next of the key that is on probation takes its
+// place; when there is none the key flows again. A pause that has run out ends here, too.
+const ADVANCE = statement(
+  "key_holds_advance",
+  `WITH stale AS MATERIALIZED (
+     SELECT hold.key_space_id, hold.tenant, hold.partition_key, hold.lane, hold.why,
+            (SELECT task.id
+               FROM {schema}.tasks AS task
+              WHERE task.lane = hold.lane
+                AND task.claim_order > 0
+                AND task.tenant = hold.tenant
+                AND task.partition_key = hold.partition_key
+                AND task.on_probation
+                AND hold.why <> 'paused'
+              ORDER BY task.claim_order
+              LIMIT 1) AS next_id
+       FROM {schema}.key_holds AS hold
+      WHERE hold.key_space_id = $1
+        AND hold.lane = ANY ($2::text::int[])
+        AND ((hold.why IN ('retry', 'probation')
+              AND NOT EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id))
+             OR (hold.why = 'paused' AND hold.until <= NOW()))
+        FOR UPDATE OF hold SKIP LOCKED
+   ), moved AS (
+     UPDATE {schema}.key_holds AS hold
+        SET task_id = stale.next_id, until = NOW()
+       FROM stale
+      WHERE (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
+          = (stale.key_space_id, stale.tenant, stale.partition_key, stale.why)
+        AND stale.next_id IS NOT NULL
+     RETURNING hold.lane
+   ), ended AS (
+     DELETE FROM {schema}.key_holds AS hold
+      USING stale
+      WHERE (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
+          = (stale.key_space_id, stale.tenant, stale.partition_key, stale.why)
+        AND stale.next_id IS NULL
+     RETURNING hold.lane
+   )
+   SELECT lane FROM ended`,
+);
+
+/** The lanes in which a key flows again: what waits there may be below the floor. */
+export async function advanceHolds(
+  db: Queryable,
+  keySpaceId: number,
+  lanes: readonly number[],
+): Promise<number[]> {
+  const rows = await db.query<{ lane: number }>(ADVANCE, [keySpaceId, `{${lanes.join(",")}}`]);
+  return rows.map((row) => row.lane);
+}
+
+const NEXT_HOLD = statement(
+  "key_holds_next",
+  `SELECT count(*)::int AS holds,
+          extract(epoch FROM min(until) - NOW())::float8 AS due_in
+     FROM {schema}.key_holds
+    WHERE key_space_id = $1
+      AND lane = ANY ($2::text::int[])
+      AND until IS NOT NULL`,
+);
+
+/** Seconds until the first hold of these lanes is due; Infinity when none will be. */
+export async function nextHoldSeconds(
+  db: Queryable,
+  keySpaceId: number,
+  lanes: readonly number[],
+): Promise<number> {
+  const values = [keySpaceId, `{${lanes.join(",")}}`];
+  const [row] = await db.query<{ due_in: number | null }>(NEXT_HOLD, values);
+  return row?.due_in ?? Infinity;
+}

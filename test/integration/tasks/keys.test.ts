@@ -1,0 +1,73 @@
+import { describe, expect, it } from "vitest";
+import { failed, queue } from "../../../src/index.ts";
+import { testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+
+const FAST = {
+  heartbeatInterval: 200,
+  heartbeatTimeout: 1_000,
+  rebalanceInterval: 200,
+  dispatcherStrategy: "notify" as const,
+};
+
+describe("tasks of one key", () => {
+  it("run one after another in the order of their enqueues, over several workers", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders");
+    const running = new Set<string>();
+    const seen = new Map<string, number[]>();
+    const overlaps: string[] = [];
+    const handler = orders.handle(async (task) => {
+      const key = task.partitionKey ?? "";
+      if (running.has(key)) overlaps.push(key);
+      running.add(key);
+      await new Promise((resolve) => setImmediate(resolve));
+      seen.set(key, [...(seen.get(key) ?? []), task.payload.n]);
+      running.delete(key);
+    });
+    for (let worker = 0; worker < 3; worker += 1) {
+      await mill.startWorker({ ...FAST, handlers: [handler], concurrency: 20 });
+    }
+    for (let round = 0; round < 10; round += 1) {
+      await mill.enqueueMany(
+        orders,
+        Array.from({ length: 100 }, (_, key) => ({
+          payload: { n: round },
+          partitionKey: `order:${key}`,
+        })),
+      );
+    }
+    await eventually(() => expect([...seen.values()].flat().length).toBe(1_000), 20_000);
+    expect(overlaps).toEqual([]);
+    const inOrder = Array.from({ length: 10 }, (_, n) => n);
+    for (const ran of seen.values()) expect(ran).toEqual(inOrder);
+  });
+
+  it("wait for a head that fails, and follow it once it succeeds", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders", {
+      backoff: { kind: "fixed", baseSeconds: 0.2 },
+    });
+    const ran: string[] = [];
+    const handler = orders.handle((task) => {
+      ran.push(`${task.payload.n}#${task.attempt}`);
+      if (task.payload.n === 1 && task.attempt < 3) return failed("not yet");
+      return undefined;
+    });
+    await mill.startWorker({ ...FAST, handlers: [handler] });
+    await mill.enqueueMany(
+      orders,
+      [1, 2, 3].map((n) => ({ payload: { n }, partitionKey: "order:1" })),
+    );
+    await eventually(() => expect(ran).toEqual(["1#1", "1#2", "1#3", "2#1", "3#1"]), 10_000);
+    const { rows } = await db.pool.query(
+      "SELECT attempt, outcome, reason FROM tidemill.task_failures ORDER BY attempt",
+    );
+    expect(rows).toEqual([
+      { attempt: 1, outcome: "failed", reason: "not yet" },
+      { attempt: 2, outcome: "failed", reason: "not yet" },
+    ]);
+  });
+});
