@@ -1,6 +1,8 @@
+import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import pg from "pg";
 import { startEmbedded } from "../../src/embedded/launcher.ts";
 import { Tidemill, VERSION } from "../../src/index.ts";
@@ -22,6 +24,7 @@ export async function startBenchServer(): Promise<BenchServer> {
     dataDir: join(folder, "data"),
     settings: { shared_buffers: "1GB", max_connections: "200", max_wal_size: "4GB" },
   });
+  const guard = startGuard(server.pid, folder);
   const durable = await assertDurable(server.url);
   let count = 0;
   const bareDatabase = async (copyOf?: string): Promise<string> => {
@@ -54,10 +57,22 @@ export async function startBenchServer(): Promise<BenchServer> {
       await withClient(server.url, (client) => client.query(`DROP DATABASE ${name} WITH (FORCE)`));
     },
     async [Symbol.asyncDispose]() {
+      guard.kill();
       await server.stop("immediate");
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Ends the server also when we are killed; not of our group, or Ctrl-C would end it before us. */
+function startGuard(pid: number, folder: string): ChildProcess {
+  const program = fileURLToPath(new URL("./server-guard.mjs", import.meta.url));
+  const guard = spawn(process.execPath, [program, String(pid), folder], {
+    stdio: ["pipe", "ignore", "inherit"],
+    detached: true,
+  });
+  guard.unref();
+  return guard;
 }
 
 const databaseOf = (url: string): string => new URL(url).pathname.slice(1);

@@ -67,5 +67,5 @@ function installed(name: string): string {
   const places = createRequire(new URL("package.json", PEERS)).resolve.paths(name) ?? [];
   const found = places.find((place) => existsSync(join(place, name, "package.json")));
   if (found !== undefined) return join(found, name);
-  throw new Error(`"${name}", a package of the workspace bench/peers, is not installed`);
+  throw new Error(`the peer's package "${name}" is missing; run: npm ci --prefix bench/peers`);
 }

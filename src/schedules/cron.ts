@@ -8,7 +8,7 @@ export const SKIP_GRACE_MS = 60_000;
 export const MISSED_COUNTED_MAX = 100;
 
 /** Ticks of one call that "all" may be asked for. */
-const CATCH_UP_LIMIT = 10_000;
+export const CATCH_UP_LIMIT = 10_000;
 const EXPRESSION_LENGTH_MAX = 256;
 /** More times of day than this are taken for a recurring schedule: each costs a calendar. */
 const NAMED_TIMES_MAX = 24;

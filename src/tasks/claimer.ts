@@ -10,6 +10,8 @@ import { Claim, ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
 import { LaneBook } from "./lanes.ts";
+import { Limiter } from "./limiter.ts";
+import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { Prefetch } from "./prefetch.ts";
 import type { TaskSession } from "./session.ts";
@@ -66,6 +68,7 @@ export class Claimer {
   #newestOrder = 0;
   #keysLookedAtMs = -Infinity;
   #doubtfulClaims: string[] = [];
+  readonly #limiter: Limiter;
   #spaces = new Map<number, KeyClaimer>();
   #isOwnershipNews = true;
 
@@ -77,6 +80,12 @@ export class Claimer {
     this.#lanes = new LaneBook({ agingSeconds, turn, weightOf });
     this.#settling = new Settling(options.sequence);
     this.#prefetch = new Prefetch(options.clock, options.concurrency);
+    this.#limiter = new Limiter(session, {
+      workerId: options.workerId,
+      clock: options.clock,
+      metrics: options.metrics,
+      held: (queue) => executor.heldOf(queue),
+    });
   }
 
   /** Somebody said that there is work. */
@@ -87,10 +96,21 @@ export class Claimer {
 
   /** Set once the queues are registered. */
   useKeySpaces(spaces: readonly KeySpace[]): void {
-    const more = { settling: this.#settling, clock: this.#options.clock };
+    const { clock } = this.#options;
+    const more = { settling: this.#settling, clock, limiter: this.#limiter };
     this.#spaces = new Map(
       spaces.map((space) => [space.id, new KeyClaimer(this.#session, this.#executor, space, more)]),
     );
+  }
+
+  useLimits(limits: ReadonlyMap<string, Limits>): void {
+    this.#limiter.use(limits);
+    this.workArrived();
+  }
+
+  /** Gives back what this worker holds of limits. */
+  async close(): Promise<void> {
+    await this.#limiter.trim(true);
   }
 
   /** Buckets may have moved, keys may flow again. */
@@ -148,14 +168,24 @@ export class Claimer {
       looking = this.#look();
       await looking;
     }
+    await this.#takeLimits();
     const lanes = this.#choose();
     // When news came, the claim is sent first and the look right behind it, on the same wire.
     const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
     if (isBlind) looking = this.#look();
     const [taken = 0] = await Promise.all([claiming, looking]);
     if (taken + keyed > 0 || this.#choose().length > 0) return "again";
+    await this.#limiter.trim();
     const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
-    return { restMs: Math.min(pollMs, ...keyRestMs) };
+    return { restMs: Math.min(pollMs, this.#limiter.restMs, ...keyRestMs) };
+  }
+
+  async #takeLimits(): Promise<void> {
+    for (const queue of this.#limiter.queues) {
+      if (!this.#lanes.hasWork(queue)) continue;
+      const room = this.#executor.freeSlots(queue) + this.#prefetch.size;
+      await this.#limiter.take(queue, Math.min(this.#want(), room));
+    }
   }
 
   async #readOwnership(): Promise<void> {
@@ -198,21 +228,32 @@ export class Claimer {
     return this.#lanes.choose(
       this.#want(),
       ({ queue, priority }) =>
-        priority < 0 ? probation : this.#executor.freeSlots(queue) + prefetch,
+        Math.min(
+          priority < 0 ? probation : this.#executor.freeSlots(queue) + prefetch,
+          this.#limiter.allowed(queue),
+        ),
       this.#options.clock.now(),
     );
   }
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
     const { leaseSeconds, workerId } = this.#options;
-    const { tasks, byLane } = await this.#takeRows(
-      (claimId) => claimTasks(this.#session, { claimId, workerId, leaseSeconds }, lanes),
-      false,
-    );
+    const { tasks, byLane } = await this.#takeRows((claimId) => {
+      const proofs = this.#limiter.proofs();
+      return claimTasks(this.#session, { claimId, workerId, leaseSeconds, proofs }, lanes);
+    }, false);
+    if (tasks === 0) this.#limiter.doubt();
+    await this.#chargeLimits(byLane);
     for (const { lane, take } of lanes) {
       if ((byLane.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
     }
     return tasks;
+  }
+
+  async #chargeLimits(byLane: ReadonlyMap<number, number>): Promise<void> {
+    for (const queue of this.#limiter.queues) {
+      await this.#limiter.spent(queue, this.#lanes.sumOf(queue, byLane));
+    }
   }
 
   async #takeRows(

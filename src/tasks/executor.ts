@@ -38,6 +38,8 @@ interface Line {
   readonly limit: number;
   readonly ready: Fifo<ClaimedTask>;
   active: number;
+  /** Claimed and not answered for. */
+  held: number;
 }
 
 /**
@@ -68,7 +70,13 @@ export class Executor {
         throw new ConfigError(`two handlers for queue "${handler.queue.name}"`);
       }
       const limit = Math.min(handler.concurrency ?? options.concurrency, options.concurrency);
-      this.#lines.set(handler.queue.name, { handler, limit, ready: new Fifo(), active: 0 });
+      this.#lines.set(handler.queue.name, {
+        handler,
+        limit,
+        ready: new Fifo(),
+        active: 0,
+        held: 0,
+      });
     }
   }
 
@@ -104,15 +112,23 @@ export class Executor {
     return line === undefined ? 0 : line.limit - line.active - line.ready.size;
   }
 
-  activeOf(queue: string): number {
-    return this.#lines.get(queue)?.active ?? 0;
+  /** Tasks of the queue that are claimed here and not answered for. */
+  heldOf(queue: string): number {
+    return this.#lines.get(queue)?.held ?? 0;
+  }
+
+  #hold(task: ClaimedTask, change: 1 | -1): void {
+    if (change === 1) this.#held.add(task);
+    else this.#held.delete(task);
+    const line = this.#lines.get(task.queue);
+    if (line !== undefined) line.held += change;
+    if (task.isOnProbation) this.#probation += change;
   }
 
   /** Tasks of one key must come in order. */
   accept(tasks: readonly ClaimedTask[]): void {
     for (const task of tasks) {
-      this.#held.add(task);
-      if (task.isOnProbation) this.#probation += 1;
+      this.#hold(task, 1);
       if (task.key === undefined || this.#keys.enter(task.key, task)) this.#enqueue(task);
     }
     this.#startMore();
@@ -283,8 +299,7 @@ export class Executor {
 
   #forget(task: ClaimedTask): void {
     task.state = "settled";
-    this.#held.delete(task);
-    if (task.isOnProbation) this.#probation -= 1;
+    this.#hold(task, -1);
     this.#settledCount += 1;
     task.claim.open -= 1;
     if (task.claim.open === 0) this.#finisher.endClaim(task.claim.id);

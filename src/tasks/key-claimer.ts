@@ -2,6 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import type { TextRow } from "../db/database.ts";
 import type { Executor } from "./executor.ts";
 import { KeyRates } from "./key-rates.ts";
+import type { Limiter } from "./limiter.ts";
 import type { Rate } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
 import type { Settling } from "./settling.ts";
@@ -25,6 +26,7 @@ export interface KeySpace {
   readonly keyRate: Rate | null;
   /** Whether several queues share it: then a paused one holds back keys, not itself alone. */
   readonly isShared: boolean;
+  readonly queues: readonly string[];
 }
 
 interface Lane {
@@ -57,6 +59,7 @@ export class KeyClaimer {
   readonly #executor: Executor;
   readonly #settling: Settling;
   readonly #clock: Clock;
+  readonly #limiter: Limiter;
   readonly #space: KeySpace;
   readonly #rates: KeyRates | undefined;
   #epoch = "";
@@ -69,8 +72,9 @@ export class KeyClaimer {
     session: TaskSession,
     executor: Executor,
     space: KeySpace,
-    more: { readonly settling: Settling; readonly clock: Clock },
+    more: { readonly settling: Settling; readonly clock: Clock; readonly limiter: Limiter },
   ) {
+    this.#limiter = more.limiter;
     this.#session = session;
     this.#executor = executor;
     this.#space = space;
@@ -173,6 +177,8 @@ export class KeyClaimer {
       take: each,
     }));
     const taken = new Map<number, number>();
+    for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
+    const byQueue = new Map<string, number>();
     const count = await take(async (claimId) => {
       const perKey = this.#allowance();
       const rows = await claimKeyedTasks(
@@ -180,6 +186,7 @@ export class KeyClaimer {
         {
           ...facts,
           claimId,
+          proofs: this.#limiter.proofs(),
           keySpaceId: this.#space.id,
           epoch: this.#epoch,
           exceptKeys: this.#executor.keys.longLines(PER_KEY_MAX),
@@ -190,10 +197,14 @@ export class KeyClaimer {
       for (const row of rows) {
         const lane = Number(row[1]);
         taken.set(lane, (taken.get(lane) ?? 0) + 1);
+        byQueue.set(row[3] ?? "", (byQueue.get(row[3] ?? "") ?? 0) + 1);
         this.#rates?.spend(row[4] ?? "", row[7] ?? "");
       }
       return rows;
     }, false);
+    for (const queue of this.#space.queues) {
+      await this.#limiter.spent(queue, byQueue.get(queue) ?? 0);
+    }
     for (const { lane } of lanes) {
       const known = this.#lanes.get(lane);
       if (known !== undefined && (taken.get(lane) ?? 0) < each) known.isEmpty = true;
@@ -203,7 +214,9 @@ export class KeyClaimer {
 
   #allowance(): KeyAllowance | undefined {
     const { keyConcurrency, isShared, keyRate } = this.#space;
-    if (keyConcurrency === 1 && keyRate === null && !isShared) return undefined;
+    const limited = this.#space.queues.filter((queue) => this.#limiter.isLimited(queue));
+    const isFree = keyConcurrency === 1 && keyRate === null && !isShared;
+    if (isFree && limited.length === 0) return undefined;
     const most = keyConcurrency === 1 ? PER_KEY_MAX : keyConcurrency;
     const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts();
     const limits = new Map<string, { tenant: string; key: string; allowed: number }>();
@@ -215,7 +228,8 @@ export class KeyClaimer {
     for (const { tenant, key, count } of held) limit(tenant, key, Math.max(0, most - count));
     for (const { tenant, key, tokens } of this.#rates?.spent() ?? []) limit(tenant, key, tokens);
     const otherwise = Math.min(most, this.#rates?.fresh() ?? most);
-    return { otherwise, keys: [...limits.values()] };
+    const queues = limited.map((queue) => ({ queue, allowed: this.#limiter.allowed(queue) }));
+    return { otherwise, keys: [...limits.values()], queues };
   }
 
   /** Claims the heads of held keys whose time has come, and lets keys flow that may. */
@@ -224,17 +238,28 @@ export class KeyClaimer {
     const lanes = [...this.#lanes.keys()];
     const { id } = this.#space;
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
-    const probation = this.#executor.hasProbation ? 0 : 1;
+    for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
+    const allowed = this.#space.queues.map((queue) => this.#limiter.allowed(queue));
+    const retries = Math.min(want, ...allowed);
+    const probation = this.#executor.hasProbation || retries < 1 ? 0 : 1;
     const count = await take(
       (claimId) =>
         claimHeldHeads(
           this.#session,
-          { ...facts, claimId, keySpaceId: id, epoch: this.#epoch },
+          {
+            ...facts,
+            claimId,
+            proofs: this.#limiter.proofs(),
+            keySpaceId: id,
+            epoch: this.#epoch,
+          },
           lanes,
-          { retries: want, probation },
+          { retries: retries - probation, probation },
         ),
       true,
     );
+    // Which queue they were of is not told apart here: each is charged with all of them.
+    for (const queue of this.#space.queues) await this.#limiter.spent(queue, count);
     const seconds = await nextHoldSeconds(this.#session, id, lanes);
     // One that is due and was not claimed waits for a slot, for probation or for a pause to end.
     this.#nextHoldAtMs = this.#clock.now() + Math.max(seconds * 1000, HOLD_RETRY_MS);

@@ -69,6 +69,17 @@ export class LaneBook {
     for (const lane of this.#lanes.values()) lane.isEmpty = false;
   }
 
+  hasWork(queue: string): boolean {
+    return [...this.#lanes.values()].some((lane) => lane.queue === queue && !lane.isEmpty);
+  }
+
+  /** Of counts by lane, those of one queue. */
+  sumOf(queue: string, counts: ReadonlyMap<number, number>): number {
+    let sum = 0;
+    for (const [lane, count] of counts) if (this.#lanes.get(lane)?.queue === queue) sum += count;
+    return sum;
+  }
+
   /** A claim got less than it asked for. */
   markEmpty(lane: number): void {
     const known = this.#lanes.get(lane);

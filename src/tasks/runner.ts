@@ -1,4 +1,5 @@
 import { type Clock, pause } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Database, SqlExecutor } from "../db/database.ts";
@@ -9,7 +10,7 @@ import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
 import type { KeySpace } from "./key-claimer.ts";
-import type { Rate } from "./limits.ts";
+import type { Limits, Rate } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
@@ -17,6 +18,7 @@ import { TaskSession } from "./session.ts";
 import { completion } from "./settlement.ts";
 import { completeTasks } from "./sql/finish.ts";
 import { extendLease, saveProgress } from "./sql/lease.ts";
+import { readQueues } from "./sql/queues.ts";
 import { LeaseLostError } from "./task.ts";
 
 export interface TaskRunnerOptions {
@@ -51,6 +53,7 @@ export class TaskRunner implements Service {
   readonly name = "tasks";
   readonly finisher: Finisher;
   readonly renewer: Renewer;
+  readonly #db: Database;
   readonly #options: TaskRunnerOptions;
   readonly #directory: QueueDirectory;
   readonly #session: TaskSession;
@@ -58,6 +61,7 @@ export class TaskRunner implements Service {
   readonly #claimer: Claimer;
 
   constructor(db: Database, directory: QueueDirectory, options: TaskRunnerOptions) {
+    this.#db = db;
     this.#options = options;
     this.#directory = directory;
     const { clock, logger, metrics, handlers } = options;
@@ -110,9 +114,18 @@ export class TaskRunner implements Service {
         keyConcurrency: Math.min(keyConcurrency, other?.keyConcurrency ?? Infinity),
         keyRate: slower(queue.limits.keyRate, other?.keyRate ?? null),
         isShared: other !== undefined,
+        queues: [...(other?.queues ?? []), queue.name],
       });
     }
     this.#claimer.useKeySpaces([...spaces.values()]);
+    await this.#readLimits();
+  }
+
+  /** As they are stored: a person may have changed them. */
+  async #readLimits(): Promise<void> {
+    const names = this.#options.handlers.map(({ queue }) => queue.name);
+    const rows = await readQueues(this.#db, names);
+    this.#claimer.useLimits(new Map(rows.map((row) => [row.name, row.limits as Limits])));
   }
 
   workArrived(): void {
@@ -123,12 +136,17 @@ export class TaskRunner implements Service {
   changed(): void {
     this.renewer.changed();
     this.#claimer.ownersChanged();
+    this.#readLimits().catch((error: unknown) => {
+      // The next change, or the next start, reads them again; claims prove what they rely on.
+      this.#options.logger.warn({ error: messageOf(error) }, "could not read the limits of queues");
+    });
   }
 
   async run(signal: AbortSignal): Promise<void> {
     try {
       await this.#claimer.run(signal);
       await this.#drain();
+      await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {
       await this.#session.close();
     }

@@ -25,6 +25,7 @@ import type { TaskMetrics } from "../tasks/metrics.ts";
 import { TaskRunner } from "../tasks/runner.ts";
 import { dropHistory, makeHistoryPartitions, sumTally } from "../tasks/sql/housekeeping.ts";
 import { removeExpiredIdempotencyKeys } from "../tasks/sql/idempotency.ts";
+import { freeLostLimits } from "../tasks/sql/limits.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
 
 /** What a worker needs from the connection that made it. */
@@ -64,6 +65,7 @@ const HOUSEKEEPING_MS = 30_000;
 const HISTORY_MS = 3_600_000;
 const PARTITION_DAYS_AHEAD = 7;
 const TALLY_MS = 5_000;
+const LIMITS_MS = 2_000;
 const KEYS_PER_RUN = 10_000;
 /** A worker that is told of tasks still looks this often: a notification may be lost. */
 const TASK_RECONCILE_MS = 5_000;
@@ -402,6 +404,13 @@ export class Worker implements AsyncDisposable {
             changesChannel: this.#context.changesChannel,
             logger: this.#logger,
           }),
+      },
+      {
+        name: "limits of lost workers",
+        everyMs: LIMITS_MS,
+        run: async () => {
+          await freeLostLimits(db, this.#options.heartbeatTimeout / 1000);
+        },
       },
       { name: "task counts", everyMs: TALLY_MS, run: () => sumTally(db) },
       {

@@ -11,7 +11,7 @@ export const graphileWorker = (): TaskSystem => ({
     latency: "LISTEN/NOTIFY, no local queue, 4 concurrent",
   },
   history: "none, rows are deleted",
-  program: peerProgram("graphile-worker.ts"),
+  program: peerProgram("graphile-worker.mjs"),
   async completed(client, enqueued) {
     const made = await enqueued();
     const left = await readCount(client, JOBS);

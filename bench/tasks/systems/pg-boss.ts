@@ -11,7 +11,7 @@ export const pgBoss = (): TaskSystem => ({
     latency: "work() with LISTEN/NOTIFY",
   },
   history: "rows in state completed",
-  program: peerProgram("pg-boss.ts"),
+  program: peerProgram("pg-boss.mjs"),
   completed: async (client) => await readCount(client, `${JOBS} AND state = 'completed'`),
   async pending(client) {
     return (await readCount(client, `${JOBS} AND state < 'completed'`)).completed;

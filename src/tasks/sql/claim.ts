@@ -17,10 +17,9 @@ export const CLAIM_SET = `
             lease_until = NOW() + make_interval(secs => $3::float8)`;
 
 /** One row per claim statement tells the reaper where to look. */
-export const LEDGER = `
+export const ledger = (keyLanes: string): string => `
      INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, key_lanes)
-     SELECT $1::uuid, $2::uuid, max(lease_until), array_agg(id),
-            array_agg(DISTINCT lane) FILTER (WHERE lane < 0)
+     SELECT $1::uuid, $2::uuid, max(lease_until), array_agg(id), ${keyLanes}
        FROM claimed
      HAVING count(*) > 0`;
 
@@ -28,32 +27,52 @@ export const LEDGER = `
 // need not wait for the disk.
 export const LOSABLE = "set_config('synchronous_commit', 'off', true) IS NOT NULL";
 
+/** Slots of limited queues that this worker relies on. Locked: nobody frees them meanwhile. */
+export const grantsOf = (queues: string): string => `
+     SELECT queue, slots
+       FROM {schema}.limit_grants
+      WHERE worker_id = $2::uuid
+        AND queue = ANY (${queues}::text[])
+        FOR SHARE`;
+
+export const isGranted = (queues: string, slots: string): string => `
+              (SELECT count(*)
+                 FROM grants
+                 JOIN unnest(${queues}::text[], ${slots}::int[]) AS proof(queue, slots)
+                   ON grants.queue = proof.queue AND grants.slots >= proof.slots
+              ) = cardinality(${queues}::text[])`;
+
 // The array pins the plan: rows are locked one by one in the order of their lane, no more than
 // asked for, and updated by id. No column of an index changes, so the update is HOT.
 const CLAIM = statement(
   "tasks_claim",
-  `WITH claimed AS (
+  `WITH grants AS MATERIALIZED (${grantsOf("$7")}
+   ), line AS MATERIALIZED (
+     SELECT wanted.lane, wanted.floor, wanted.take
+       FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
+            AS wanted(lane, floor, take)
+       JOIN {schema}.task_lanes AS known ON known.lane = wanted.lane
+       JOIN {schema}.queues AS queue ON queue.name = known.queue
+      WHERE queue.paused_at IS NULL
+        AND ${LOSABLE}
+        AND ${isGranted("$7", "$8")}
+   ), claimed AS (
      UPDATE {schema}.tasks AS task ${CLAIM_SET}
       WHERE task.id = ANY (ARRAY(
               SELECT pick.id
-                FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
-                     AS wanted(lane, floor, take)
-                JOIN {schema}.task_lanes AS line ON line.lane = wanted.lane
-                JOIN {schema}.queues AS queue ON queue.name = line.queue
+                FROM line
                CROSS JOIN LATERAL (
                  SELECT ready.id
                    FROM {schema}.tasks AS ready
-                  WHERE ready.lane = wanted.lane
-                    AND ready.claim_order > wanted.floor
+                  WHERE ready.lane = line.lane
+                    AND ready.claim_order > line.floor
                     AND ready.state = 'pending'
                   ORDER BY ready.claim_order
-                  LIMIT wanted.take
+                  LIMIT line.take
                     FOR UPDATE SKIP LOCKED
-               ) AS pick
-               WHERE queue.paused_at IS NULL
-                 AND ${LOSABLE}))
+               ) AS pick))
      RETURNING ${CLAIMED_COLUMNS}
-   ), ledger AS (${LEDGER}
+   ), ledger AS (${ledger("NULL")}
    )
    SELECT ${CLAIMED_COLUMNS} FROM claimed`,
 );
@@ -62,6 +81,13 @@ export interface ClaimRequest {
   readonly claimId: string;
   readonly workerId: string;
   readonly leaseSeconds: number;
+  readonly proofs: readonly GrantProof[];
+}
+
+/** What a claim of limited queues must find true, or it takes nothing. */
+export interface GrantProof {
+  readonly queue: string;
+  readonly slots: number;
 }
 
 export interface LaneRequest {
@@ -74,7 +100,7 @@ export interface LaneRequest {
 /** Takes pending tasks of unkeyed lanes. In no particular order. */
 export async function claimTasks(
   db: TextQueryable,
-  { claimId, workerId, leaseSeconds }: ClaimRequest,
+  { claimId, workerId, leaseSeconds, proofs }: ClaimRequest,
   lanes: readonly LaneRequest[],
 ): Promise<TextRow[]> {
   return await db.queryText(CLAIM, [
@@ -84,6 +110,8 @@ export async function claimTasks(
     `{${lanes.map((one) => one.lane).join(",")}}`,
     `{${lanes.map((one) => one.floor).join(",")}}`,
     `{${lanes.map((one) => one.take).join(",")}}`,
+    proofs.map((one) => one.queue),
+    proofs.map((one) => one.slots),
   ]);
 }
 

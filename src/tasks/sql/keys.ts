@@ -4,9 +4,11 @@ import {
   CLAIM_SET,
   CLAIMED_COLUMNS,
   type ClaimRequest,
+  grantsOf,
+  isGranted,
   type LaneRequest,
-  LEDGER,
   LOSABLE,
+  ledger,
 } from "./claim.ts";
 
 const MINE = statement(
@@ -108,11 +110,17 @@ export async function lookAtKeyLanes(
 // The owner's row is locked and compared first: a move waits for this claim, and a claim that comes
 // after a move finds another epoch and takes nothing. No SKIP LOCKED: to pass over a row that
 // somebody has locked would run the next task of its key before it.
-const OWNER = `
+const owner = (queues: string, slots: string): string => `
+   grants AS MATERIALIZED (${grantsOf(queues)}
+   ), owner AS MATERIALIZED (
      SELECT 1
        FROM {schema}.bucket_owners
-      WHERE key_space_id = $4 AND worker_id = $2 AND epoch = $5
-        FOR SHARE`;
+      WHERE key_space_id = $4 AND worker_id = $2::uuid AND epoch = $5::bigint
+        AND ${isGranted(queues, slots)}
+        FOR SHARE
+   )`;
+
+const LEDGER = ledger("array_agg(DISTINCT lane)");
 
 const NOT_HELD = `
                NOT EXISTS (
@@ -123,8 +131,7 @@ const NOT_HELD = `
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH owner AS MATERIALIZED (${OWNER}
-   ), candidate AS MATERIALIZED (
+  `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (
      SELECT pick.id
        FROM owner
       CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
@@ -154,13 +161,12 @@ const CLAIM_KEYED = statement(
    SELECT ${CLAIMED_COLUMNS} FROM claimed`,
 );
 
-// As above, for key spaces with limits per key or with a paused queue: at most so many of each key,
-// and none behind a task of a paused queue.
+// As above, for key spaces with limits or with several queues, of which one may be paused: at most so
+// many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH owner AS MATERIALIZED (${OWNER}
-   ), candidate AS MATERIALIZED (
-     SELECT pick.id, pick.tenant, pick.partition_key, pick.claim_order,
+  `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (
+     SELECT pick.id, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM {schema}.queues AS queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
        FROM owner
@@ -178,20 +184,28 @@ const CLAIM_KEYED_LIMITED = statement(
          LIMIT wanted.take
       ) AS pick
       WHERE ${LOSABLE}
-   ), ranked AS (
-     SELECT candidate.id,
-            row_number() OVER same_key AS rank,
-            bool_or(candidate.is_paused) OVER same_key AS is_behind_pause,
-            COALESCE(given.allowed, $10::int) AS allowed
+   ), admitted AS (
+     SELECT candidate.*,
+            candidate.is_paused
+            OR row_number() OVER (PARTITION BY candidate.queue ORDER BY candidate.claim_order)
+               > COALESCE(given.allowed, 2147483647) AS is_refused
        FROM candidate
-       LEFT JOIN unnest($11::text[], $12::text[], $13::int[]) AS given(tenant, key, allowed)
-         ON given.tenant = candidate.tenant AND given.key = candidate.partition_key
-     WINDOW same_key AS (PARTITION BY candidate.tenant, candidate.partition_key
-                         ORDER BY candidate.claim_order)
+       LEFT JOIN unnest($16::text[], $17::int[]) AS given(queue, allowed)
+         ON given.queue = candidate.queue
+   ), ranked AS (
+     SELECT admitted.id,
+            row_number() OVER same_key AS rank,
+            bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
+            COALESCE(given.allowed, $12::int) AS allowed
+       FROM admitted
+       LEFT JOIN unnest($13::text[], $14::text[], $15::int[]) AS given(tenant, key, allowed)
+         ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
+     WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
+                         ORDER BY admitted.claim_order)
    ), claimed AS (
      UPDATE {schema}.tasks AS task ${CLAIM_SET}
       WHERE task.id = ANY (ARRAY(
-              SELECT id FROM ranked WHERE rank <= allowed AND NOT is_behind_pause))
+              SELECT id FROM ranked WHERE rank <= allowed AND NOT is_behind_refused))
         AND task.state = 'pending'
      RETURNING ${CLAIMED_COLUMNS}
    ), ledger AS (${LEDGER}
@@ -216,7 +230,11 @@ export interface KeyAllowance {
     readonly key: string;
     readonly allowed: number;
   }[];
+  /** Of limited queues. */
+  readonly queues: readonly { readonly queue: string; readonly allowed: number }[];
 }
+
+const INT_MAX = 2_147_483_647;
 
 /** Takes pending tasks of buckets that this worker owns. In no particular order. */
 export async function claimKeyedTasks(
@@ -225,6 +243,7 @@ export async function claimKeyedTasks(
   lanes: readonly LaneRequest[],
 ): Promise<TextRow[]> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, exceptKeys, perKey } = request;
+  const { proofs } = request;
   const values = [
     claimId,
     workerId,
@@ -235,6 +254,8 @@ export async function claimKeyedTasks(
     `{${lanes.map((one) => one.floor).join(",")}}`,
     `{${lanes.map((one) => one.take).join(",")}}`,
     [...exceptKeys],
+    proofs.map((one) => one.queue),
+    proofs.map((one) => one.slots),
   ];
   if (perKey === undefined) return await db.queryText(CLAIM_KEYED, values);
   return await db.queryText(CLAIM_KEYED_LIMITED, [
@@ -243,6 +264,8 @@ export async function claimKeyedTasks(
     perKey.keys.map((one) => one.tenant),
     perKey.keys.map((one) => one.key),
     perKey.keys.map((one) => one.allowed),
+    perKey.queues.map((one) => one.queue),
+    perKey.queues.map((one) => Math.min(one.allowed, INT_MAX)),
   ]);
 }
 
@@ -250,8 +273,7 @@ export async function claimKeyedTasks(
 // most one task on probation, so that the one that takes its worker along is known.
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
-  `WITH owner AS MATERIALIZED (${OWNER}
-   ), due AS MATERIALIZED (
+  `WITH ${owner("$9", "$10")}, due AS MATERIALIZED (
      SELECT DISTINCT ON (task.id) task.id, task.on_probation, hold.until
        FROM owner
       CROSS JOIN {schema}.key_holds AS hold
@@ -292,7 +314,7 @@ export async function claimHeldHeads(
   lanes: readonly number[],
   take: { readonly retries: number; readonly probation: number },
 ): Promise<TextRow[]> {
-  const { claimId, workerId, leaseSeconds, keySpaceId, epoch } = request;
+  const { claimId, workerId, leaseSeconds, keySpaceId, epoch, proofs } = request;
   return await db.queryText(CLAIM_HEADS, [
     claimId,
     workerId,
@@ -302,6 +324,8 @@ export async function claimHeldHeads(
     `{${lanes.join(",")}}`,
     take.retries,
     take.probation,
+    proofs.map((one) => one.queue),
+    proofs.map((one) => one.slots),
   ]);
 }
 

@@ -38,7 +38,9 @@ describe("tasks of one key", () => {
         })),
       );
     }
-    await eventually(() => expect([...seen.values()].flat().length).toBe(1_000), 20_000);
+    await eventually(() => expect([...seen.values()].flat().length).toBe(1_000), {
+      timeoutMs: 20_000,
+    });
     expect(overlaps).toEqual([]);
     const inOrder = Array.from({ length: 10 }, (_, n) => n);
     for (const ran of seen.values()) expect(ran).toEqual(inOrder);
@@ -61,7 +63,9 @@ describe("tasks of one key", () => {
       orders,
       [1, 2, 3].map((n) => ({ payload: { n }, partitionKey: "order:1" })),
     );
-    await eventually(() => expect(ran).toEqual(["1#1", "1#2", "1#3", "2#1", "3#1"]), 10_000);
+    await eventually(() => expect(ran).toEqual(["1#1", "1#2", "1#3", "2#1", "3#1"]), {
+      timeoutMs: 10_000,
+    });
     const { rows } = await db.pool.query(
       "SELECT attempt, outcome, reason FROM tidemill.task_failures ORDER BY attempt",
     );

@@ -1,6 +1,6 @@
-import { type ConstructorOptions, type Job, PgBoss } from "pg-boss";
-import { BATCH, type Purpose } from "../tasks/protocol.ts";
-import { type Closeable, type Handler, type Payload, serve } from "../tasks/role.ts";
+import { PgBoss } from "pg-boss";
+import { BATCH } from "../tasks/protocol.ts";
+import { serve } from "../tasks/role.ts";
 
 const QUEUE = "bench";
 /** The same with notifications, which cost something at each insert. */
@@ -8,9 +8,7 @@ const NOTIFYING_QUEUE = "bench-notifying";
 const LOOPS = 2;
 const POLL_MS = 2;
 
-const queueFor = (purpose: Purpose): string => (purpose === "latency" ? NOTIFYING_QUEUE : QUEUE);
-
-async function connect(url: string, more: Partial<ConstructorOptions> = {}): Promise<PgBoss> {
+async function connect(url, more = {}) {
   const boss = new PgBoss({ connectionString: url, supervise: false, schedule: false, ...more });
   boss.on("error", (error) => {
     throw error;
@@ -28,16 +26,14 @@ serve({
 
   async openProducer({ url, purpose }) {
     const boss = await connect(url);
-    const queue = queueFor(purpose);
+    const queue = purpose === "latency" ? NOTIFYING_QUEUE : QUEUE;
     return {
       async enqueue(payloads) {
-        const [only] = payloads;
-        if (only !== undefined && payloads.length === 1) await boss.send(queue, only);
-        else
-          await boss.insert(
-            queue,
-            payloads.map((data) => ({ data })),
-          );
+        if (payloads.length === 1) await boss.send(queue, payloads[0]);
+        else {
+          const jobs = payloads.map((data) => ({ data }));
+          await boss.insert(queue, jobs);
+        }
       },
       close: async () => await boss.stop(),
     };
@@ -47,28 +43,27 @@ serve({
     purpose === "latency" ? await listen(url, handler) : await fetchInLoops(url, handler),
 });
 
-async function listen(url: string, handler: Handler): Promise<Closeable> {
+async function listen(url, handler) {
   const boss = await connect(url, { useListenNotify: true });
-  await boss.work(NOTIFYING_QUEUE, async (jobs: Job<Payload>[]) => {
+  await boss.work(NOTIFYING_QUEUE, async (jobs) => {
     for (const job of jobs) await handler(job.data);
   });
   return { close: async () => await boss.stop() };
 }
 
 /** Its own worker makes at most one fetch at a time and is several times slower than this. */
-async function fetchInLoops(url: string, handler: Handler): Promise<Closeable> {
+async function fetchInLoops(url, handler) {
   const boss = await connect(url);
   const stop = new AbortController();
-  const loop = async (): Promise<void> => {
+  const loop = async () => {
     while (!stop.signal.aborted) {
-      const jobs = await boss.fetch<Payload>(QUEUE, { batchSize: BATCH });
+      const jobs = await boss.fetch(QUEUE, { batchSize: BATCH });
       for (const job of jobs) await handler(job.data);
-      if (jobs.length > 0)
-        await boss.complete(
-          QUEUE,
-          jobs.map((job) => job.id),
-        );
-      else await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      if (jobs.length === 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      else {
+        const ids = jobs.map((job) => job.id);
+        await boss.complete(QUEUE, ids);
+      }
     }
   };
   const loops = Array.from({ length: LOOPS }, loop);

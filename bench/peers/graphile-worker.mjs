@@ -1,5 +1,5 @@
 import { Logger, makeWorkerUtils, run, runMigrations } from "graphile-worker";
-import { type Payload, serve } from "../tasks/role.ts";
+import { serve } from "../tasks/role.ts";
 
 const TASK = "bench";
 const logger = new Logger(() => () => {});
@@ -39,7 +39,7 @@ serve({
         },
       },
       noHandleSignals: true,
-      taskList: { [TASK]: async (payload) => await handler(payload as Payload) },
+      taskList: { [TASK]: handler },
     });
     return { close: async () => await runner.stop() };
   },

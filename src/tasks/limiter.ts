@@ -1,0 +1,160 @@
+import type { Clock } from "../base/clock.ts";
+import type { Limits } from "./limits.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import type { TaskSession } from "./session.ts";
+import type { GrantProof } from "./sql/claim.ts";
+import { readGrants, returnLimits, takeLimits } from "./sql/limits.ts";
+
+interface Share {
+  limits: Limits;
+  /** Slots that are ours; every claim proves it again. */
+  slots: number;
+  /** Starts that were taken and not used. */
+  starts: number;
+  usedAtMs: number;
+  retryAtMs: number;
+}
+
+export interface LimiterOptions {
+  readonly workerId: string;
+  readonly clock: Clock;
+  readonly metrics: TaskMetrics;
+  /** Tasks of the queue that this worker holds. */
+  readonly held: (queue: string) => number;
+}
+
+/** Slots that were not used for so long are given back, for others. */
+const IDLE_MS = 200;
+const RETRY_MS = 100;
+
+/**
+ * This worker's share of the limits of its queues. Slots are held over many claims, so a limit that
+ * does not bind costs nothing; starts are taken for one claim, and what it does not use goes back.
+ * A worker that is taken for dead loses its slots when its last claim is gone; it may not know, so
+ * every claim names the slots it relies on.
+ */
+export class Limiter {
+  readonly #session: TaskSession;
+  readonly #options: LimiterOptions;
+  readonly #shares = new Map<string, Share>();
+  #incarnation = -1;
+
+  constructor(session: TaskSession, options: LimiterOptions) {
+    this.#session = session;
+    this.#options = options;
+  }
+
+  /** As the database has them: a person may have changed them. */
+  use(limits: ReadonlyMap<string, Limits>): void {
+    for (const [queue, one] of limits) {
+      const isLimited = one.concurrency !== null || one.rate !== null;
+      const known = this.#shares.get(queue);
+      if (known !== undefined) known.limits = one;
+      else if (isLimited) {
+        const fresh = { slots: 0, starts: 0, usedAtMs: 0, retryAtMs: -Infinity };
+        this.#shares.set(queue, { limits: one, ...fresh });
+      }
+    }
+  }
+
+  get queues(): string[] {
+    return [...this.#shares.keys()];
+  }
+
+  isLimited(queue: string): boolean {
+    const limits = this.#shares.get(queue)?.limits;
+    return limits !== undefined && (limits.concurrency !== null || limits.rate !== null);
+  }
+
+  /** How many tasks of the queue may be claimed now, with what was taken. */
+  allowed(queue: string): number {
+    const share = this.#shares.get(queue);
+    if (share === undefined || !this.isLimited(queue)) return Infinity;
+    const { concurrency, rate } = share.limits;
+    const slots = concurrency === null ? Infinity : share.slots - this.#options.held(queue);
+    const starts = rate === null ? Infinity : share.starts;
+    return Math.max(0, Math.min(slots, starts));
+  }
+
+  /** What the claims of limited queues rely on. */
+  proofs(): GrantProof[] {
+    return [...this.#shares].flatMap(([queue, { limits, slots }]) =>
+      limits.concurrency === null || slots === 0 ? [] : [{ queue, slots }],
+    );
+  }
+
+  /** Takes what is missing to claim `want` tasks of the queue. */
+  async take(queue: string, want: number): Promise<void> {
+    await this.#reread();
+    const share = this.#shares.get(queue);
+    if (share === undefined || !this.isLimited(queue) || want <= 0) return;
+    const { clock, held, workerId, metrics } = this.#options;
+    if (clock.now() < share.retryAtMs) return;
+    const { concurrency, rate } = share.limits;
+    const wantSlots =
+      concurrency === null
+        ? 0
+        : Math.max(0, Math.min(want, concurrency) + held(queue) - share.slots);
+    const wantStarts = rate === null ? 0 : Math.max(0, want - share.starts);
+    share.usedAtMs = clock.now();
+    if (wantSlots === 0 && wantStarts === 0) return;
+    const taken = await takeLimits(this.#session, queue, workerId, {
+      slots: wantSlots,
+      starts: wantStarts,
+    });
+    if (concurrency !== null) share.slots += taken.slots;
+    if (rate !== null) share.starts += taken.starts;
+    if (this.allowed(queue) > 0) return;
+    metrics.limitWaits.add(1, { queue });
+    const retryMs = taken.retrySeconds === null ? RETRY_MS : taken.retrySeconds * 1000;
+    share.retryAtMs = clock.now() + Math.max(1, retryMs);
+  }
+
+  /** A claim took so many: starts are spent, and what is left of them goes back. */
+  async spent(queue: string, count: number): Promise<void> {
+    const share = this.#shares.get(queue);
+    if (share === undefined || share.limits.rate === null) return;
+    share.starts -= count;
+    if (share.starts <= 0) return;
+    const starts = share.starts;
+    share.starts = 0;
+    await returnLimits(this.#session, queue, this.#options.workerId, { slots: 0, starts });
+  }
+
+  /** Gives back slots that nothing here has used for a while; all that are free when it stops. */
+  async trim(isStopping = false): Promise<void> {
+    for (const [queue, share] of this.#shares) {
+      const idle = share.slots - this.#options.held(queue);
+      const isRecent = this.#options.clock.now() - share.usedAtMs < IDLE_MS;
+      if (idle <= 0 || (isRecent && !isStopping)) continue;
+      share.slots -= idle;
+      await returnLimits(this.#session, queue, this.#options.workerId, { slots: idle, starts: 0 });
+    }
+  }
+
+  /** Milliseconds until a held-back queue is worth asking again, or slots are to be given back. */
+  get restMs(): number {
+    const now = this.#options.clock.now();
+    const waits = [...this.#shares].flatMap(([queue, share]) => [
+      ...(share.retryAtMs > now ? [share.retryAtMs - now] : []),
+      ...(share.slots > this.#options.held(queue) ? [share.usedAtMs + IDLE_MS - now] : []),
+    ]);
+    return Math.max(1, Math.min(Infinity, ...waits));
+  }
+
+  /** The server may have crashed, and what it had not written yet is gone. */
+  async #reread(): Promise<void> {
+    if (this.#shares.size === 0 || this.#incarnation === this.#session.incarnation) return;
+    const grants = await readGrants(this.#session, this.#options.workerId);
+    this.#incarnation = this.#session.incarnation;
+    for (const [queue, share] of this.#shares) {
+      share.slots = grants.get(queue) ?? 0;
+      share.starts = 0;
+    }
+  }
+
+  /** A claim found its proof wrong: what we hold must be read again. */
+  doubt(): void {
+    this.#incarnation = -1;
+  }
+}

@@ -1,0 +1,141 @@
+import { expect, it } from "vitest";
+import { readServerTime } from "../../support/cluster.ts";
+import { type TestDatabase, testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { QUICK, startTaskProcess, type TaskProcess } from "../../support/task-processes.ts";
+import {
+  createRuns,
+  eventuallyDone,
+  orders,
+  type Run,
+  readFailures,
+  readHistory,
+  readRuns,
+  startLeader,
+} from "../../support/task-runs.ts";
+
+const ORDERS = orders();
+const RECOVERY_MS = QUICK.leaseSeconds * 1000 + 2_000;
+
+async function newDatabase(): Promise<TestDatabase> {
+  const database = await testDatabase();
+  await createRuns(database);
+  return database;
+}
+
+const startOne = (database: TestDatabase): Promise<TaskProcess> =>
+  startTaskProcess({ url: database.url, queue: "orders" });
+
+/** The task's second run, and how long after the kill it began, by the server's clock. */
+async function killAndFollow(
+  { pool }: TestDatabase,
+  victim: TaskProcess,
+  taskId: string,
+): Promise<{ run: Run; afterMs: number }> {
+  const killedAt = await readServerTime(pool);
+  victim.kill("SIGKILL");
+  expect(await victim.ended).toBe(null);
+  const run = await eventually(async () => {
+    const [, second] = await readRuns(pool, taskId);
+    if (second === undefined) throw new Error(`task ${taskId} has not run again`);
+    return second;
+  });
+  return { run, afterMs: run.started.getTime() - killedAt.getTime() };
+}
+
+it("runs elsewhere within lease + 2 s when its worker is killed, and tells why", async () => {
+  const database = await newDatabase();
+  const { pool } = database;
+  await startLeader(database);
+  const mill = await database.connect();
+  const { id } = await mill.enqueue(ORDERS, { act: "wait" });
+  const victim = await startOne(database);
+  await victim.heard("waiting");
+  const heir = await startOne(database);
+  const { run, afterMs } = await killAndFollow(database, victim, id);
+  expect(run).toMatchObject({ attempt: 2, generation: 2, worker: heir.ids[0] });
+  expect(afterMs).toBeLessThan(RECOVERY_MS);
+  heir.openGate();
+  await eventuallyDone(database, 1);
+  expect(await readHistory(pool, id)).toMatchObject([
+    { state: "completed", attempt: 2, generation: 2, worker: heir.ids[0] },
+  ]);
+  expect(await readFailures(pool, id)).toMatchObject([
+    {
+      attempt: 1,
+      outcome: "lost",
+      reason: "its worker stopped renewing the lease",
+      worker: victim.ids[0],
+    },
+  ]);
+});
+
+it("runs elsewhere within lease + 2 s when the killed worker was the leader", async () => {
+  const database = await newDatabase();
+  const mill = await database.connect();
+  const { id } = await mill.enqueue(ORDERS, { act: "wait" });
+  const victim = await startOne(database);
+  await victim.heard("waiting");
+  const { rows } = await database.pool.query("SELECT leader_id FROM tidemill.leader_term");
+  expect(rows).toEqual([{ leader_id: victim.ids[0] }]);
+  const heir = await startOne(database);
+  const { run, afterMs } = await killAndFollow(database, victim, id);
+  expect(run).toMatchObject({ attempt: 2, worker: heir.ids[0] });
+  expect(afterMs).toBeLessThan(RECOVERY_MS);
+});
+
+it("runs a keyed task elsewhere, and those of its key only after it", async () => {
+  const database = await newDatabase();
+  const { pool } = database;
+  await startLeader(database);
+  const mill = await database.connect();
+  const victim = await startOne(database);
+  const tasks = await mill.enqueueMany(
+    ORDERS,
+    [1, 2, 3].map((n) => ({
+      payload: { n, act: n === 1 ? "wait" : "work" } as const,
+      partitionKey: "order:1",
+    })),
+  );
+  const ids = tasks.map((task) => task.id);
+  await victim.heard("waiting");
+  const heir = await startOne(database);
+  await heir.heard("starting");
+  const { run, afterMs } = await killAndFollow(database, victim, ids[0] ?? "");
+  expect(run).toMatchObject({ n: 1, attempt: 2, worker: heir.ids[0] });
+  expect(afterMs).toBeLessThan(RECOVERY_MS);
+  // Enqueued while the head runs alone: it waits with the others.
+  const late = await mill.enqueue(ORDERS, { n: 4, act: "work" }, { partitionKey: "order:1" });
+  expect((await readRuns(pool)).map((one) => one.n)).toEqual([1, 1]);
+  heir.openGate();
+  await eventuallyDone(database, 4);
+  expect((await readRuns(pool)).map((one) => one.n)).toEqual([1, 1, 2, 3, 4]);
+  const history = await readHistory(pool);
+  expect(history.map((one) => one.id)).toEqual([...ids, late.id]);
+  const failures = await readFailures(pool, ids[0]);
+  expect(failures).toMatchObject([{ attempt: 1, outcome: "lost", worker: victim.ids[0] }]);
+});
+
+it("keeps the order of claims, not of ids, when a worker is killed", async () => {
+  const database = await newDatabase();
+  const { pool } = database;
+  await startLeader(database);
+  const mill = await database.connect();
+  const key = { partitionKey: "order:1" };
+  // Due later than the next one is enqueued: it comes second, with the smaller id.
+  const second = await mill.enqueue(ORDERS, { n: 2, act: "work" }, { ...key, delaySeconds: 0.3 });
+  const first = await mill.enqueue(ORDERS, { n: 1, act: "wait" }, key);
+  await eventually(async () => {
+    const { rows } = await pool.query<{ id: string }>(
+      "SELECT id FROM tidemill.tasks WHERE state = 'pending' ORDER BY claim_order",
+    );
+    expect(rows.map((row) => row.id)).toEqual([first.id, second.id]);
+  });
+  const victim = await startOne(database);
+  await victim.heard("waiting");
+  await startTaskProcess({ url: database.url, queue: "orders", isOpen: true });
+  victim.kill("SIGKILL");
+  await eventuallyDone(database, 2);
+  expect((await readRuns(pool)).map((one) => one.n)).toEqual([1, 1, 2]);
+  expect((await readHistory(pool)).map((one) => one.id)).toEqual([first.id, second.id]);
+});
