@@ -44,6 +44,7 @@ export {
 } from "./events/expected-version.ts";
 export type { ReadAllOptions, ReadStreamOptions } from "./events/read.ts";
 export type { TaskContext } from "./tasks/context.ts";
+export type { DeadLetterFilter, DeadLetterListOptions, DeadLetters } from "./tasks/dead-letters.ts";
 export type { NewTask, TaskOptions } from "./tasks/encode.ts";
 export { type EnqueueOptions, IdempotencyConflictError } from "./tasks/enqueue.ts";
 export type { LimitOptions, RateOptions } from "./tasks/limits.ts";
@@ -66,6 +67,14 @@ export {
   type TaskFunction,
   type TaskHandler,
 } from "./tasks/queue.ts";
+export type {
+  KeyOptions,
+  PauseKeyOptions,
+  QueueAdmin,
+  QueueView,
+  RingView,
+} from "./tasks/queue-admin.ts";
+export { type ResultOptions, TaskFailedError } from "./tasks/results.ts";
 export type { StandardSchema } from "./tasks/schema.ts";
 export {
   LeaseLostError,
@@ -76,11 +85,13 @@ export {
   TaskTimeoutError,
   WorkerStoppingError,
 } from "./tasks/task.ts";
+export type { ListTasksOptions, TaskAdmin, TenantOptions } from "./tasks/task-admin.ts";
+export type { TaskFailure, TaskView } from "./tasks/view.ts";
 export type { WorkerOptions } from "./worker/options.ts";
 export {
   type ConnectOptions,
   type MigrationOptions,
-  type TaskHandle,
+  TaskHandle,
   Tidemill,
 } from "./worker/tidemill.ts";
 export type { Worker } from "./worker/worker.ts";

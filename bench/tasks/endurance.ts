@@ -97,5 +97,7 @@ async function withPending(
     warmUpMs: WARM_UP_MS,
     until: { handled: MEASURED_TASKS },
   });
+  const left = await session.pending();
+  if (left < pending / 2) throw new Error(`only ${left} of ${pending} tasks were kept pending`);
   return { perSecond, rss: await worker.call({ do: "rss" }) };
 }

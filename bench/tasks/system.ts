@@ -13,6 +13,8 @@ export interface TaskSystem {
   /** What it keeps of completed tasks. */
   readonly history: string;
   readonly program: Program;
+  /** Where tasks wait. */
+  readonly table: string;
   /**
    * Tasks that are durably completed. Who keeps no trace of them asks how many were `enqueued`,
    * for which the producer stands still until the read is done.

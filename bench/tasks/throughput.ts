@@ -109,7 +109,11 @@ function ratioFigures(
       unit: "tasks/s",
       settings: steady.settings,
     },
-    ratio("tasks.drain_vs_best_peer", (round) => round.drain, { backlog, drainMsMax }),
+    ratio("tasks.drain_vs_best_peer", (round) => round.drain, {
+      backlog,
+      drainMsMax,
+      analysed: true,
+    }),
     ratio("tasks.enqueue_vs_best_peer", (round) => round.enqueue, { tasks: backlog }),
   ];
 }

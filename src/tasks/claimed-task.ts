@@ -1,7 +1,7 @@
 import pg from "pg";
 import type { TextRow } from "../db/database.ts";
 import type { TaskHandler } from "./queue.ts";
-import type { LeaseToken, Task } from "./task.ts";
+import { keyId, type LeaseToken, type Task } from "./task.ts";
 
 /** One claim statement and the tasks it took. */
 export class Claim {
@@ -93,7 +93,7 @@ export class ClaimedTask implements Task {
   /** Tells keys of different tenants apart. Undefined for an unkeyed task. */
   get key(): string | undefined {
     const key = this.#row[7];
-    return key === null || key === undefined ? undefined : `${this.#row[4]}\u0000${key}`;
+    return key === null || key === undefined ? undefined : keyId(this.tenant, key);
   }
   get bytes(): Buffer | undefined {
     const hex = this.#row[9];

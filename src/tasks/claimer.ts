@@ -18,7 +18,8 @@ import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
 import { claimTasks, type LaneRequest, lookAtLanes, undoClaim } from "./sql/claim.ts";
 import { readOwnedBuckets } from "./sql/keys.ts";
-import { bucketOfLane } from "./task.ts";
+import { readStoppedKeys } from "./sql/queue-admin.ts";
+import { bucketOfLane, keyId } from "./task.ts";
 
 export interface ClaimerOptions {
   readonly workerId: string;
@@ -196,6 +197,10 @@ export class Claimer {
       const lost = space.own(owned.find(({ keySpaceId }) => keySpaceId === id));
       if (lost.length > 0) this.#executor.leaveLanes(new Set(lost));
     }
+    const lanes = [...this.#executor.held].flatMap(({ lane }) => (lane < 0 ? [lane] : []));
+    if (lanes.length === 0) return;
+    const stopped = await readStoppedKeys(this.#session, [...new Set(lanes)]);
+    this.#executor.stopKeys(new Set(stopped.map((one) => keyId(one.tenant, one.partition_key))));
   }
 
   async #claimKeyed(): Promise<number> {

@@ -332,6 +332,12 @@ export class Executor {
     this.giveBack(waiting);
   }
 
+  /** Keys that must not flow: what of them has not started goes back. */
+  stopKeys(keys: ReadonlySet<string>): void {
+    for (const key of keys) this.giveBack(this.#keys.cut(key));
+    this.giveBack([...this.#held].filter((task) => task.key !== undefined && keys.has(task.key)));
+  }
+
   cancel(task: ClaimedTask, error: Error): void {
     if (task.state !== "started" && task.state !== "claimed") return;
     task.isCancelled = true;

@@ -86,3 +86,8 @@ export function bucketOfLane(lane: number): { keySpaceId: number; bucket: number
   const number = -lane - 1;
   return { keySpaceId: Math.floor(number / BUCKETS), bucket: number % BUCKETS };
 }
+
+/** Keys of different tenants are different keys. */
+export function keyId(tenant: string, partitionKey: string): string {
+  return `${tenant}\u0000${partitionKey}`;
+}

@@ -35,11 +35,15 @@ import {
   readStream,
 } from "../events/read.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
+import { DeadLetters } from "../tasks/dead-letters.ts";
 import { QueueDirectory } from "../tasks/directory.ts";
 import type { NewTask, TaskOptions } from "../tasks/encode.ts";
 import { type EnqueueContext, type EnqueueOptions, enqueueTasks } from "../tasks/enqueue.ts";
 import { TaskMetrics } from "../tasks/metrics.ts";
 import type { Queue } from "../tasks/queue.ts";
+import { QueueAdmin } from "../tasks/queue-admin.ts";
+import { type ResultOptions, ResultWaiter } from "../tasks/results.ts";
+import { requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
 import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
 import { Worker, type WorkerContext } from "./worker.ts";
 
@@ -83,6 +87,12 @@ export class Tidemill implements AsyncDisposable {
   readonly consumers: ConsumerAdmin;
   readonly metrics = new ConsumerMetrics();
   readonly taskMetrics = new TaskMetrics();
+  /** Get, list, cancel, retry, why. */
+  readonly tasks: TaskAdmin;
+  /** List, pause, resume, limits, keys, ring. */
+  readonly queues: QueueAdmin;
+  /** List, edit, redrive, purge. */
+  readonly deadLetters: DeadLetters;
   readonly #url: string;
   readonly #options: ConnectOptions;
   readonly #db: Database;
@@ -90,7 +100,8 @@ export class Tidemill implements AsyncDisposable {
   readonly #notifier: Notifier | undefined;
   readonly #facts: Facts;
   readonly #workers = new Set<Worker>();
-  readonly #tasks: EnqueueContext;
+  readonly #enqueue: EnqueueContext;
+  readonly #results: ResultWaiter;
 
   private constructor(url: string, options: ConnectOptions, db: Database, facts: Facts) {
     this.#url = url;
@@ -103,12 +114,17 @@ export class Tidemill implements AsyncDisposable {
       notifyChannel === undefined ? undefined : new Notifier(db, notifyChannel, this.#logger);
     this.consumers = new ConsumerAdmin(db, changesChannel(db.names));
     const channel = tasksChannel(db.names);
-    this.#tasks = {
+    this.#enqueue = {
       db,
       directory: new QueueDirectory(db),
       channel,
       notifier: new Notifier(db, channel, this.#logger),
     };
+    this.#results = new ResultWaiter(db, systemClock);
+    const channels = { changes: changesChannel(db.names), tasks: channel };
+    this.tasks = new TaskAdmin(db, channels);
+    this.queues = new QueueAdmin(db, this.#enqueue.directory, channels);
+    this.deadLetters = new DeadLetters(db, channels);
   }
 
   /** Connects, and refuses a server or a schema on which the guarantees would not hold. */
@@ -180,7 +196,7 @@ export class Tidemill implements AsyncDisposable {
     queue: Queue<Payload, Result, Input> | string,
     payload: Input | Uint8Array,
     options: TaskOptions & EnqueueOptions = {},
-  ): Promise<TaskHandle> {
+  ): Promise<TaskHandle<Result>> {
     const { tx, ...task } = options;
     const [handle] = await this.enqueueMany(
       queue,
@@ -196,13 +212,19 @@ export class Tidemill implements AsyncDisposable {
     queue: Queue<Payload, Result, Input> | string,
     tasks: readonly NewTask<Input>[],
     options: EnqueueOptions = {},
-  ): Promise<TaskHandle[]> {
+  ): Promise<TaskHandle<Result>[]> {
     refuseUnknown("enqueue", options, ["tx"]);
-    const ids = await enqueueTasks(this.#tasks, queue, tasks, options);
+    const ids = await enqueueTasks(this.#enqueue, queue, tasks, options);
     const name = typeof queue === "string" ? queue : queue.name;
     this.taskMetrics.enqueued.add(ids.length, { queue: name });
     if (options.tx === undefined) for (const worker of this.#workers) worker.tasksEnqueued();
-    return ids.map((id) => ({ id, queue: name }));
+    return ids.map((id) => new TaskHandle<Result>(id, name, this.#results));
+  }
+
+  /** The result of a task once it has completed; rejects with TaskFailedError when it will not. */
+  async result(taskId: string, options: ResultOptions = {}): Promise<unknown> {
+    requireTaskId(taskId);
+    return await this.#results.wait(taskId, options);
   }
 
   async readStream(stream: StreamRef, options?: ReadStreamOptions): Promise<PersistedEvent[]> {
@@ -280,8 +302,9 @@ export class Tidemill implements AsyncDisposable {
   /** Stops the workers started here, then closes the connections. */
   async close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()));
+    this.#results.close();
     await this.#notifier?.settled();
-    await this.#tasks.notifier.settled();
+    await this.#enqueue.notifier.settled();
     await this.#db.close();
   }
 
@@ -305,9 +328,9 @@ export class Tidemill implements AsyncDisposable {
       logger: this.#logger,
       metrics: this.metrics,
       tasks: {
-        directory: this.#tasks.directory,
+        directory: this.#enqueue.directory,
         metrics: this.taskMetrics,
-        channel: this.#tasks.channel,
+        channel: this.#enqueue.channel,
         sequence: `${quoteIdentifier(names.schema)}.task_numbers`,
         isPooled: this.#facts.isBehindPooler,
       },
@@ -317,9 +340,21 @@ export class Tidemill implements AsyncDisposable {
 }
 
 /** A task that was enqueued. */
-export interface TaskHandle {
+export class TaskHandle<Result = unknown> {
   readonly id: string;
   readonly queue: string;
+  readonly #results: ResultWaiter;
+
+  constructor(id: string, queue: string, results: ResultWaiter) {
+    this.id = id;
+    this.queue = queue;
+    this.#results = results;
+  }
+
+  /** Its result once it has completed; rejects with TaskFailedError when it will not. */
+  async result(options: ResultOptions = {}): Promise<Result> {
+    return (await this.#results.wait(this.id, options)) as Result;
+  }
 }
 
 interface Facts {

@@ -11,6 +11,7 @@ export const graphileWorker = (): TaskSystem => ({
     latency: "LISTEN/NOTIFY, no local queue, 4 concurrent",
   },
   history: "none, rows are deleted",
+  table: JOBS,
   program: peerProgram("graphile-worker.mjs"),
   async completed(client, enqueued) {
     const made = await enqueued();

@@ -11,6 +11,7 @@ export const pgBoss = (): TaskSystem => ({
     latency: "work() with LISTEN/NOTIFY",
   },
   history: "rows in state completed",
+  table: "pgboss.job",
   program: peerProgram("pg-boss.mjs"),
   completed: async (client) => await readCount(client, `${JOBS} AND state = 'completed'`),
   async pending(client) {

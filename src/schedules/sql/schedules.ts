@@ -29,14 +29,7 @@ export interface ScheduleRow {
 /** What a definition says, written down. */
 export type ScheduleDefinitionRow = Pick<
   ScheduleRow,
-  | "name"
-  | "cron"
-  | "time_zone"
-  | "queue"
-  | "payload"
-  | "options"
-  | "catch_up"
-  | "catch_up_max"
+  "name" | "cron" | "time_zone" | "queue" | "payload" | "options" | "catch_up" | "catch_up_max"
 >;
 
 const READ = statement(
@@ -145,7 +138,8 @@ export async function pauseSchedule(tx: Queryable, name: string): Promise<void> 
 const RESUME = statement(
   "schedule_resume",
   `UPDATE {schema}.schedules
-      SET paused_at = NULL, next_at = $2::timestamptz, failures = 0, retry_at = NULL
+      SET paused_at = NULL, next_at = $2::timestamptz, failures = 0, retry_at = NULL,
+          last_error = NULL
     WHERE name = $1 AND paused_at IS NOT NULL`,
 );
 

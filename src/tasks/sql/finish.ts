@@ -2,7 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { SEPARATOR } from "./enqueue.ts";
 
-const HISTORY_COLUMNS = `
+export const HISTORY_COLUMNS = `
             id, created_at, run_at, claimed_at, claim_id, leased_by, lease_generation, attempt,
             max_attempts, priority, tenant, queue, kind, partition_key, payload, bytes,
             content_type, options`;

@@ -1,0 +1,148 @@
+import { InvalidInputError, NotFoundError } from "../base/errors.ts";
+import { refuseUnknown } from "../base/options.ts";
+import { bucketOf } from "../cluster/ring.ts";
+import { announceChange } from "../cluster/sql/changes.ts";
+import type { Database } from "../db/database.ts";
+import type { QueueDirectory } from "./directory.ts";
+import { DEFAULT_TENANT } from "./encode.ts";
+import { type LimitOptions, type Limits, resolveLimits } from "./limits.ts";
+import type { QueueDefinition } from "./queue.ts";
+import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
+import {
+  pauseKey,
+  pauseQueue,
+  readQueueCounts,
+  resumeKey,
+  resumeQueue,
+  setLimits,
+} from "./sql/queue-admin.ts";
+import { readQueues } from "./sql/queues.ts";
+import { keyLane } from "./task.ts";
+import type { AdminChannels } from "./task-admin.ts";
+
+/** A queue as people see it. Counts are kept, not counted: asking is cheap however deep it is. */
+export interface QueueView {
+  readonly name: string;
+  readonly keySpace: string;
+  readonly isPaused: boolean;
+  readonly pauseReason: string | undefined;
+  readonly limits: Limits;
+  /** Live tasks by priority, running ones included. */
+  readonly depths: Readonly<Record<string, number>>;
+  readonly running: number;
+  readonly dead: number;
+  /** Age of the oldest unkeyed task that could run. */
+  readonly oldestPendingSeconds: number | undefined;
+}
+
+export interface KeyOptions {
+  /** Defaults to "default". */
+  readonly tenant?: string;
+}
+
+export interface PauseKeyOptions extends KeyOptions {
+  /** Defaults to none: until it is resumed. */
+  readonly until?: Date;
+  /** Shown to people. Defaults to none. */
+  readonly reason?: string;
+}
+
+/** Who owns which buckets of a key space. */
+export interface RingView {
+  readonly keySpace: string;
+  readonly queues: readonly string[];
+  readonly owners: readonly BucketOwner[];
+}
+
+/** What a person, or a program for them, may ask and do about queues and their keys. */
+export class QueueAdmin {
+  readonly #db: Database;
+  readonly #directory: QueueDirectory;
+  readonly #channels: AdminChannels;
+
+  constructor(db: Database, directory: QueueDirectory, channels: AdminChannels) {
+    this.#db = db;
+    this.#directory = directory;
+    this.#channels = channels;
+  }
+
+  async list(): Promise<QueueView[]> {
+    const [rows, counts] = await Promise.all([readQueues(this.#db), readQueueCounts(this.#db)]);
+    return rows.map((row) => {
+      const count = counts.find(({ name }) => name === row.name);
+      return {
+        name: row.name,
+        keySpace: row.key_space,
+        isPaused: row.paused_at !== null,
+        pauseReason: row.pause_reason ?? undefined,
+        limits: row.limits as Limits,
+        depths: count?.depths ?? {},
+        running: count?.running ?? 0,
+        dead: count?.dead ?? 0,
+        oldestPendingSeconds: count?.oldest_seconds ?? undefined,
+      };
+    });
+  }
+
+  /** Nothing more of it is claimed from now on; what runs goes on. */
+  async pause(queue: string, options: { readonly reason?: string } = {}): Promise<void> {
+    refuseUnknown("pause", options, ["reason"]);
+    await this.#change(queue, pauseQueue(this.#db, queue, options.reason ?? null));
+  }
+
+  async resume(queue: string): Promise<void> {
+    await this.#change(queue, resumeQueue(this.#db, queue));
+  }
+
+  /** Replaces the limits of the definition, until `resetLimits`. */
+  async setLimits(queue: string, limits: LimitOptions): Promise<void> {
+    const resolved = resolveLimits(queue, limits);
+    await this.#change(queue, setLimits(this.#db, queue, resolved, "person"));
+  }
+
+  /** The definition's limits hold again from the next start of a process that has it. */
+  async resetLimits(queue: string): Promise<void> {
+    const none = resolveLimits(queue, {});
+    await this.#change(queue, setLimits(this.#db, queue, none, "definition"));
+  }
+
+  /** Holds back every task of a key, such as one whose API asked to wait. */
+  async pauseKey(
+    queue: QueueDefinition | string,
+    key: string,
+    options: PauseKeyOptions = {},
+  ): Promise<void> {
+    refuseUnknown("pauseKey", options, ["tenant", "until", "reason"]);
+    const { until = null, reason = null, tenant = DEFAULT_TENANT } = options;
+    if (until !== null && Number.isNaN(until.getTime())) {
+      throw new InvalidInputError("until must be a valid Date");
+    }
+    const { keySpaceId } = await this.#directory.find(queue);
+    const lane = keyLane(keySpaceId, bucketOf(key));
+    await pauseKey(this.#db, { keySpaceId, tenant, key, lane, until, reason });
+    await announceChange(this.#db, this.#channels.changes);
+  }
+
+  /** False when it was not paused. */
+  async resumeKey(
+    queue: QueueDefinition | string,
+    key: string,
+    { tenant = DEFAULT_TENANT }: KeyOptions = {},
+  ): Promise<boolean> {
+    const { keySpaceId } = await this.#directory.find(queue);
+    const wasPaused = await resumeKey(this.#db, keySpaceId, tenant, key);
+    await announceChange(this.#db, this.#channels.changes);
+    return wasPaused;
+  }
+
+  /** Owners of the buckets of every key space, as the database has them. */
+  async ring(): Promise<RingView[]> {
+    const spaces = await readKeySpaceOwners(this.#db);
+    return spaces.map(({ name, queues, owners }) => ({ keySpace: name, queues, owners }));
+  }
+
+  async #change(queue: string, changing: Promise<boolean>): Promise<void> {
+    if (!(await changing)) throw new NotFoundError(`there is no queue "${queue}"`);
+    await announceChange(this.#db, this.#channels.changes);
+  }
+}

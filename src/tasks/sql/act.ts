@@ -1,0 +1,234 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+import { HISTORY_COLUMNS } from "./finish.ts";
+
+const CANCEL_WAITING = statement(
+  "task_cancel_waiting",
+  `WITH done AS (
+     DELETE FROM {schema}.tasks
+      WHERE id = $1
+        AND tenant = COALESCE($3, tenant)
+        AND state IN ('pending', 'scheduled')
+     RETURNING *
+   ), history AS (
+     INSERT INTO {schema}.task_history (state, reason, ${HISTORY_COLUMNS})
+     SELECT 'cancelled', $2, ${HISTORY_COLUMNS} FROM done
+   ), tally AS (
+     INSERT INTO {schema}.task_tally (queue, priority, amount)
+     SELECT queue, priority, -1 FROM done
+   )
+   SELECT id FROM done`,
+);
+
+/** True when it waited, and now never runs. */
+export async function cancelWaiting(
+  db: Queryable,
+  id: string,
+  reason: string,
+  tenant?: string,
+): Promise<boolean> {
+  return (await db.query(CANCEL_WAITING, [id, reason, tenant ?? null])).length === 1;
+}
+
+const CANCEL_RUNNING = statement(
+  "task_cancel_running",
+  `UPDATE {schema}.tasks
+      SET cancel_reason = COALESCE(cancel_reason, $2)
+    WHERE id = $1
+      AND tenant = COALESCE($3, tenant)
+      AND state = 'running'
+   RETURNING id`,
+);
+
+/** True when it runs: its worker is to be told. */
+export async function cancelRunning(
+  db: Queryable,
+  id: string,
+  reason: string,
+  tenant?: string,
+): Promise<boolean> {
+  return (await db.query(CANCEL_RUNNING, [id, reason, tenant ?? null])).length === 1;
+}
+
+// The row is locked, and the transaction id there, before a number is drawn.
+const HURRY = statement(
+  "task_hurry",
+  `WITH waiting AS MATERIALIZED (
+     SELECT id, partition_key
+       FROM {schema}.tasks
+      WHERE id = $1
+        AND tenant = COALESCE($2, tenant)
+        AND state IN ('pending', 'scheduled')
+        FOR UPDATE
+   ), hold AS (
+     UPDATE {schema}.key_holds
+        SET until = NOW()
+      WHERE task_id = (SELECT id FROM waiting)
+        AND why = 'retry'
+   )
+   UPDATE {schema}.tasks AS task
+      SET state = 'pending',
+          run_at = LEAST(task.run_at, NOW()),
+          claim_order = COALESCE(task.claim_order, nextval('{schema}.task_numbers'))
+     FROM waiting
+    WHERE task.id = waiting.id
+   RETURNING task.id`,
+);
+
+/** Makes a task that waits for its time, or for its next attempt, run now. */
+export async function hurryTask(db: Queryable, id: string, tenant?: string): Promise<boolean> {
+  return (await db.query(HURRY, [id, tenant ?? null])).length === 1;
+}
+
+const DEAD_FILTER = `
+        WHERE ($1::text IS NULL OR queue = $1)
+          AND ($2::text IS NULL OR tenant = $2)
+          AND ($3::text IS NULL OR cause = $3)
+          AND ($4::text IS NULL OR kind = $4)
+          AND ($5::text IS NULL OR id = ANY ($5::text::bigint[]))
+          AND ($6::text IS NULL OR partition_key = $6)`;
+
+export interface DeadFilter {
+  readonly queue?: string;
+  readonly tenant?: string;
+  readonly cause?: string;
+  readonly kind?: string;
+  readonly ids?: readonly string[];
+  readonly partitionKey?: string;
+}
+
+const filterValues = (filter: DeadFilter): unknown[] => [
+  filter.queue ?? null,
+  filter.tenant ?? null,
+  filter.cause ?? null,
+  filter.kind ?? null,
+  filter.ids === undefined ? null : `{${filter.ids.join(",")}}`,
+  filter.partitionKey ?? null,
+];
+
+const REVIVED_COLUMNS = `
+            id, created_at, lease_generation, max_attempts, priority, tenant, queue, kind,
+            partition_key, partition_bucket, payload, bytes, content_type, options`;
+
+// A keyed task comes back at its old place, before those of its key that still wait; others go to
+// the end of their lane. A key that was parked behind it flows again.
+const REDRIVE = statement(
+  "dead_letters_redrive",
+  `WITH picked AS MATERIALIZED (
+     SELECT id FROM {schema}.dead_letters ${DEAD_FILTER}
+      ORDER BY claim_order
+      LIMIT $7
+        FOR UPDATE SKIP LOCKED
+   ), done AS (
+     DELETE FROM {schema}.dead_letters AS dead
+      USING picked
+      WHERE dead.id = picked.id
+     RETURNING dead.*
+   ), back AS (
+     INSERT INTO {schema}.tasks (state, run_at, lane, claim_order, ${REVIVED_COLUMNS})
+     SELECT 'pending', NOW(),
+            CASE WHEN ordered.partition_key IS NOT NULL THEN ordered.lane
+                 ELSE (SELECT line.lane FROM {schema}.task_lanes AS line
+                        WHERE line.queue = ordered.queue AND line.tenant = ordered.tenant
+                          AND line.priority = ordered.priority) END,
+            CASE WHEN ordered.partition_key IS NOT NULL THEN ordered.claim_order
+                 ELSE nextval('{schema}.task_numbers') END,
+            ${REVIVED_COLUMNS}
+       FROM (SELECT * FROM done ORDER BY done.claim_order) AS ordered
+   ), tally AS (
+     INSERT INTO {schema}.task_tally (queue, priority, amount)
+     SELECT queue, priority, count(*) FROM done GROUP BY queue, priority
+   ), holds AS (
+     DELETE FROM {schema}.key_holds
+      WHERE why = 'parked' AND task_id IN (SELECT id FROM done)
+   )
+   SELECT id::text AS id FROM done`,
+);
+
+/** Ids that run again, with all their attempts. */
+export async function redriveDeadLetters(
+  tx: Queryable,
+  filter: DeadFilter,
+  max: number,
+): Promise<string[]> {
+  const rows = await tx.query<{ id: string }>(REDRIVE, [...filterValues(filter), max]);
+  return rows.map((row) => row.id);
+}
+
+const PURGE = statement(
+  "dead_letters_purge",
+  `WITH picked AS MATERIALIZED (
+     SELECT id FROM {schema}.dead_letters ${DEAD_FILTER}
+      ORDER BY id
+      LIMIT $7
+        FOR UPDATE SKIP LOCKED
+   ), done AS (
+     DELETE FROM {schema}.dead_letters AS dead
+      USING picked
+      WHERE dead.id = picked.id
+     RETURNING dead.id
+   ), holds AS (
+     DELETE FROM {schema}.key_holds
+      WHERE why = 'parked' AND task_id IN (SELECT id FROM done)
+   )
+   SELECT id::text AS id FROM done`,
+);
+
+export async function purgeDeadLetters(
+  tx: Queryable,
+  filter: DeadFilter,
+  max: number,
+): Promise<string[]> {
+  const rows = await tx.query<{ id: string }>(PURGE, [...filterValues(filter), max]);
+  return rows.map((row) => row.id);
+}
+
+const EDIT = statement(
+  "dead_letter_edit",
+  `UPDATE {schema}.dead_letters
+      SET payload = $2, bytes = NULL, content_type = NULL
+    WHERE id = $1
+   RETURNING id`,
+);
+
+export async function editDeadLetter(db: Queryable, id: string, json: string): Promise<boolean> {
+  return (await db.query(EDIT, [id, json])).length === 1;
+}
+
+// A task that ended without having died: refused for good, or cancelled. It starts anew.
+const REVIVE = statement(
+  "task_revive",
+  `WITH done AS (
+     DELETE FROM {schema}.task_history
+      WHERE id = $1
+        AND tenant = COALESCE($2, tenant)
+        AND state IN ('failed', 'cancelled')
+     RETURNING *
+   ), back AS (
+     INSERT INTO {schema}.tasks
+            (state, run_at, lane, claim_order, id, created_at, lease_generation, max_attempts,
+             priority, tenant, queue, kind, partition_key, partition_bucket, payload, bytes,
+             content_type, options)
+     SELECT 'pending', NOW(),
+            CASE WHEN done.partition_key IS NULL THEN
+                   (SELECT line.lane FROM {schema}.task_lanes AS line
+                     WHERE line.queue = done.queue AND line.tenant = done.tenant
+                       AND line.priority = done.priority)
+                 ELSE -(queue.key_space_id * 360 + {schema}.bucket_of(done.partition_key) + 1)
+            END,
+            nextval('{schema}.task_numbers'), done.id, done.created_at, done.lease_generation,
+            done.max_attempts, done.priority, done.tenant, done.queue, done.kind,
+            done.partition_key, {schema}.bucket_of(done.partition_key), done.payload, done.bytes,
+            done.content_type, done.options
+       FROM done
+       JOIN {schema}.queues AS queue ON queue.name = done.queue
+   ), tally AS (
+     INSERT INTO {schema}.task_tally (queue, priority, amount)
+     SELECT queue, priority, 1 FROM done
+   )
+   SELECT id FROM done`,
+);
+
+export async function reviveTask(db: Queryable, id: string, tenant?: string): Promise<boolean> {
+  return (await db.query(REVIVE, [id, tenant ?? null])).length === 1;
+}

@@ -1,0 +1,127 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+const COMMON = `
+          id::text AS id, tenant, queue, kind, priority, partition_key, payload, bytes,
+          content_type, attempt, max_attempts, created_at, run_at, claimed_at, leased_by,
+          lease_generation, options`;
+
+const LIVE = `
+   SELECT ${COMMON}, state, lease_until, progress, cancel_reason AS reason, NULL::text AS cause,
+          NULL::text AS result, NULL::timestamptz AS finished_at
+     FROM {schema}.tasks`;
+const ENDED = `
+   SELECT ${COMMON}, state, NULL::timestamptz AS lease_until, NULL::jsonb AS progress, reason,
+          NULL::text AS cause, result, finished_at
+     FROM {schema}.task_history`;
+const DEAD = `
+   SELECT ${COMMON}, 'dead' AS state, NULL::timestamptz AS lease_until, NULL::jsonb AS progress,
+          reason, cause, NULL::text AS result, dead_at AS finished_at
+     FROM {schema}.dead_letters`;
+
+/** A task wherever it is now. */
+export interface TaskRow {
+  readonly id: string;
+  readonly tenant: string;
+  readonly queue: string;
+  readonly kind: string | null;
+  readonly priority: number;
+  readonly partition_key: string | null;
+  readonly payload: string | null;
+  readonly bytes: Buffer | null;
+  readonly content_type: string | null;
+  readonly attempt: number;
+  readonly max_attempts: number;
+  readonly created_at: Date;
+  readonly run_at: Date;
+  readonly claimed_at: Date | null;
+  readonly leased_by: string | null;
+  readonly lease_generation: number;
+  readonly options: Record<string, unknown> | null;
+  readonly state:
+    | "scheduled"
+    | "pending"
+    | "running"
+    | "completed"
+    | "failed"
+    | "cancelled"
+    | "dead";
+  readonly lease_until: Date | null;
+  readonly progress: unknown;
+  readonly reason: string | null;
+  readonly cause: string | null;
+  readonly result: string | null;
+  readonly finished_at: Date | null;
+}
+
+// One statement, one snapshot: a task that moves from one table to another is in exactly one.
+const FIND = statement(
+  "tasks_find",
+  `${LIVE} WHERE id = ANY ($1::text::bigint[])
+    UNION ALL ${ENDED} WHERE id = ANY ($1::text::bigint[])
+    UNION ALL ${DEAD} WHERE id = ANY ($1::text::bigint[])`,
+);
+
+export async function findTasks(db: Queryable, ids: readonly string[]): Promise<TaskRow[]> {
+  return await db.query<TaskRow>(FIND, [`{${ids.join(",")}}`]);
+}
+
+const FAILURES = statement(
+  "task_failures_of",
+  `SELECT at, attempt, outcome, reason, stack, worker_id
+     FROM {schema}.task_failures
+    WHERE task_id = $1
+    ORDER BY at, attempt`,
+);
+
+export interface FailureRow {
+  readonly at: Date;
+  readonly attempt: number;
+  readonly outcome: string;
+  readonly reason: string;
+  readonly stack: string | null;
+  readonly worker_id: string | null;
+}
+
+export async function readFailures(db: Queryable, id: string): Promise<FailureRow[]> {
+  return await db.query<FailureRow>(FAILURES, [id]);
+}
+
+const WHERE = `
+    WHERE ($1::text IS NULL OR queue = $1)
+      AND ($2::text IS NULL OR tenant = $2)
+      AND ($3::text IS NULL OR partition_key = $3)
+      AND ($4::bigint IS NULL OR id < $4)`;
+
+const list = (name: string, source: string, state: string) =>
+  statement(name, `${source} ${WHERE} AND ${state} ORDER BY id DESC LIMIT $6`);
+
+const LIST_LIVE = list("tasks_list_live", LIVE, "($5::text IS NULL OR state = $5)");
+const LIST_ENDED = list("tasks_list_ended", ENDED, "($5::text IS NULL OR state = $5)");
+const LIST_DEAD = list("tasks_list_dead", DEAD, "($5::text IS NULL OR $5 = 'dead')");
+
+export interface TaskFilter {
+  readonly queue?: string | undefined;
+  readonly tenant?: string | undefined;
+  readonly partitionKey?: string | undefined;
+  readonly state?: TaskRow["state"] | undefined;
+  /** Only ids below this one: the last of the page before. */
+  readonly before?: string | undefined;
+  readonly limit: number;
+}
+
+/** Newest first. */
+export async function listTasks(db: Queryable, filter: TaskFilter): Promise<TaskRow[]> {
+  const { queue = null, tenant = null, partitionKey = null, state = null, before = null } = filter;
+  const values = [queue, tenant, partitionKey, before, state, filter.limit];
+  const isEnd = state === "completed" || state === "failed" || state === "cancelled";
+  const sources =
+    state === null
+      ? [LIST_LIVE, LIST_ENDED, LIST_DEAD]
+      : state === "dead"
+        ? [LIST_DEAD]
+        : [isEnd ? LIST_ENDED : LIST_LIVE];
+  const pages = await Promise.all(sources.map((source) => db.query<TaskRow>(source, values)));
+  const all = pages.flat().sort((a, b) => (BigInt(a.id) < BigInt(b.id) ? 1 : -1));
+  return all.slice(0, filter.limit);
+}

@@ -1,0 +1,162 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+const PAUSE = statement(
+  "queue_pause",
+  `UPDATE {schema}.queues
+      SET paused_at = COALESCE(paused_at, NOW()), pause_reason = $2
+    WHERE name = $1
+   RETURNING name`,
+);
+
+export async function pauseQueue(
+  db: Queryable,
+  name: string,
+  reason: string | null,
+): Promise<boolean> {
+  return (await db.query(PAUSE, [name, reason])).length === 1;
+}
+
+const RESUME = statement(
+  "queue_resume",
+  `UPDATE {schema}.queues
+      SET paused_at = NULL, pause_reason = NULL
+    WHERE name = $1
+   RETURNING name`,
+);
+
+export async function resumeQueue(db: Queryable, name: string): Promise<boolean> {
+  return (await db.query(RESUME, [name])).length === 1;
+}
+
+const LIMITS = statement(
+  "queue_limits",
+  `UPDATE {schema}.queues
+      SET limits = $2::text::jsonb, limits_by = $3, updated_at = NOW()
+    WHERE name = $1
+   RETURNING name`,
+);
+
+export async function setLimits(
+  db: Queryable,
+  name: string,
+  limits: object,
+  by: "definition" | "person",
+): Promise<boolean> {
+  return (await db.query(LIMITS, [name, JSON.stringify(limits), by])).length === 1;
+}
+
+// Depths are sums of what was written; running tasks are found through the ledger. Nothing here
+// reads what is pending.
+const COUNTS = statement(
+  "queue_counts",
+  `WITH depth AS (
+     SELECT queue, priority, sum(amount) AS amount
+       FROM (SELECT queue, priority, depth AS amount FROM {schema}.task_depths
+              UNION ALL
+             SELECT queue, priority, amount FROM {schema}.task_tally) AS one
+      GROUP BY queue, priority
+   ), running AS (
+     SELECT task.queue, count(*) AS count
+       FROM {schema}.task_claims AS claim
+      CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
+       JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
+      GROUP BY task.queue
+   ), dead AS (
+     SELECT queue, count(*) AS count FROM {schema}.dead_letters GROUP BY queue
+   ), oldest AS (
+     SELECT line.queue, min(head.run_at) AS run_at
+       FROM {schema}.task_lanes AS line
+      CROSS JOIN LATERAL (
+        SELECT ready.run_at
+          FROM {schema}.tasks AS ready
+         WHERE ready.lane = line.lane
+           AND ready.claim_order > 0
+           AND ready.state = 'pending'
+         ORDER BY ready.claim_order
+         LIMIT 1
+      ) AS head
+      GROUP BY line.queue
+   )
+   SELECT queue.name,
+          COALESCE((SELECT json_object_agg(depth.priority, depth.amount)
+                      FROM depth
+                     WHERE depth.queue = queue.name AND depth.amount > 0), '{}') AS depths,
+          COALESCE(running.count, 0)::int AS running,
+          COALESCE(dead.count, 0)::int AS dead,
+          extract(epoch FROM NOW() - oldest.run_at)::float8 AS oldest_seconds
+     FROM {schema}.queues AS queue
+     LEFT JOIN running ON running.queue = queue.name
+     LEFT JOIN dead ON dead.queue = queue.name
+     LEFT JOIN oldest ON oldest.queue = queue.name`,
+);
+
+export interface QueueCounts {
+  readonly name: string;
+  /** Live tasks by priority, running ones included. */
+  readonly depths: Readonly<Record<string, number>>;
+  readonly running: number;
+  readonly dead: number;
+  /** Of unkeyed tasks. Null: none waits. */
+  readonly oldest_seconds: number | null;
+}
+
+export async function readQueueCounts(db: Queryable): Promise<QueueCounts[]> {
+  return await db.query<QueueCounts>(COUNTS);
+}
+
+const PAUSE_KEY = statement(
+  "key_pause",
+  `INSERT INTO {schema}.key_holds AS hold
+          (key_space_id, tenant, partition_key, lane, why, until, reason)
+   VALUES ($1, $2, $3, $4, 'paused', $5::timestamptz, $6)
+       ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
+      SET until = excluded.until, reason = excluded.reason`,
+);
+
+export interface KeyPause {
+  readonly keySpaceId: number;
+  readonly tenant: string;
+  readonly key: string;
+  readonly lane: number;
+  readonly until: Date | null;
+  readonly reason: string | null;
+}
+
+export async function pauseKey(db: Queryable, pause: KeyPause): Promise<void> {
+  const { keySpaceId, tenant, key, lane, until, reason } = pause;
+  await db.query(PAUSE_KEY, [keySpaceId, tenant, key, lane, until?.toISOString() ?? null, reason]);
+}
+
+const RESUME_KEY = statement(
+  "key_resume",
+  `DELETE FROM {schema}.key_holds
+    WHERE key_space_id = $1 AND tenant = $2 AND partition_key = $3 AND why = 'paused'
+   RETURNING why`,
+);
+
+export async function resumeKey(
+  db: Queryable,
+  keySpaceId: number,
+  tenant: string,
+  key: string,
+): Promise<boolean> {
+  return (await db.query(RESUME_KEY, [keySpaceId, tenant, key])).length === 1;
+}
+
+const STOPPED_KEYS = statement(
+  "keys_stopped",
+  `SELECT tenant, partition_key
+     FROM {schema}.key_holds
+    WHERE why IN ('paused', 'parked')
+      AND (until IS NULL OR until > NOW())
+      AND lane = ANY ($1::text::int[])`,
+);
+
+/** Keys of these lanes that a person, a handler or a death stopped. */
+export async function readStoppedKeys(
+  db: Queryable,
+  lanes: readonly number[],
+): Promise<{ tenant: string; partition_key: string }[]> {
+  return await db.query(STOPPED_KEYS, [`{${lanes.join(",")}}`]);
+}

@@ -1,0 +1,97 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+// Everything that may keep one task from running, in one snapshot.
+const WHY = statement(
+  "task_why",
+  `SELECT task.state, task.queue, task.tenant, task.partition_key, task.attempt,
+          task.leased_by, task.lease_until, task.run_at, task.on_probation, task.cancel_reason,
+          task.run_at > NOW() AS is_early,
+          queue.paused_at, queue.pause_reason, queue.limits,
+          space.name AS key_space,
+          (SELECT json_agg(json_build_object('why', hold.why, 'until', hold.until,
+                                             'task', hold.task_id::text, 'reason', hold.reason))
+             FROM {schema}.key_holds AS hold
+            WHERE hold.key_space_id = queue.key_space_id
+              AND hold.tenant = task.tenant
+              AND hold.partition_key = task.partition_key) AS holds,
+          (SELECT json_build_object('id', before.id::text, 'state', before.state,
+                                    'worker', before.leased_by)
+             FROM {schema}.tasks AS before
+            WHERE task.partition_key IS NOT NULL
+              AND before.lane = task.lane
+              AND before.claim_order < task.claim_order
+              AND before.tenant = task.tenant
+              AND before.partition_key = task.partition_key
+            ORDER BY before.claim_order
+            LIMIT 1) AS before,
+          (SELECT owner.worker_id
+             FROM {schema}.bucket_owners AS owner
+            WHERE owner.key_space_id = queue.key_space_id
+              AND task.partition_bucket = ANY (owner.buckets)) AS owner,
+          (SELECT count(*)::int
+             FROM {schema}.worker_info AS info
+             JOIN {worker_nodes} AS node ON node.worker_id = info.worker_id
+            WHERE info.status = 'active' AND task.queue = ANY (info.queues)) AS workers,
+          (SELECT granted FROM {schema}.limit_slots AS slots
+            WHERE slots.queue = task.queue) AS granted,
+          (SELECT sum(starts.count)::int FROM {schema}.limit_starts AS starts
+            WHERE starts.queue = task.queue) AS started,
+          (SELECT count(*)::int
+             FROM (SELECT 1
+                     FROM {schema}.tasks AS ahead
+                    WHERE ahead.lane = task.lane
+                      AND ahead.claim_order < task.claim_order
+                      AND ahead.state = 'pending'
+                    LIMIT 1000) AS some) AS ahead
+     FROM {schema}.tasks AS task
+     JOIN {schema}.queues AS queue ON queue.name = task.queue
+     JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
+    WHERE task.id = $1`,
+);
+
+export interface WhyFacts {
+  readonly state: "scheduled" | "pending" | "running";
+  readonly queue: string;
+  readonly tenant: string;
+  readonly partition_key: string | null;
+  readonly attempt: number;
+  readonly leased_by: string | null;
+  readonly lease_until: Date | null;
+  readonly run_at: Date;
+  readonly on_probation: boolean;
+  readonly cancel_reason: string | null;
+  readonly is_early: boolean;
+  readonly paused_at: Date | null;
+  readonly pause_reason: string | null;
+  readonly limits: {
+    readonly concurrency: number | null;
+    readonly rate: { readonly count: number; readonly seconds: number } | null;
+  };
+  readonly key_space: string;
+  readonly holds: readonly HoldFact[] | null;
+  readonly before: {
+    readonly id: string;
+    readonly state: string;
+    readonly worker: string | null;
+  } | null;
+  readonly owner: string | null;
+  readonly workers: number;
+  readonly granted: number | null;
+  readonly started: number | null;
+  /** At most 1000. */
+  readonly ahead: number;
+}
+
+export interface HoldFact {
+  readonly why: "retry" | "probation" | "paused" | "parked";
+  readonly until: string | null;
+  readonly task: string | null;
+  readonly reason: string | null;
+}
+
+/** Undefined when the task is not live. */
+export async function readWhy(db: Queryable, id: string): Promise<WhyFacts | undefined> {
+  const [row] = await db.query<WhyFacts>(WHY, [id]);
+  return row;
+}

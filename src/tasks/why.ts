@@ -1,0 +1,101 @@
+import type { TaskRow } from "./sql/inspect.ts";
+import type { HoldFact, WhyFacts } from "./sql/why.ts";
+
+/** The first reason that keeps a task from running, in the order in which it would have to end. */
+export function explain(task: TaskRow, facts: WhyFacts | undefined): string {
+  if (facts === undefined) return explainEnd(task);
+  if (facts.state === "running") return explainRunning(facts);
+  return (
+    explainQueue(facts) ??
+    explainKey(facts) ??
+    explainTime(facts) ??
+    explainWorkers(facts) ??
+    explainLimits(facts) ??
+    explainLine(facts)
+  );
+}
+
+const at = (date: Date | string): string => new Date(date).toISOString();
+
+function explainEnd({ state, finished_at, reason }: TaskRow): string {
+  const when = finished_at === null ? "" : ` at ${at(finished_at)}`;
+  if (state === "completed") return `it completed${when}`;
+  if (state === "dead") {
+    return `it is dead since ${finished_at === null ? "then" : at(finished_at)}: ${reason}; redrive it to run it again`;
+  }
+  return `it was ${state === "failed" ? "refused" : state}${when}: ${reason ?? "no reason given"}`;
+}
+
+function explainRunning({ leased_by, lease_until, attempt, cancel_reason }: WhyFacts): string {
+  const until = lease_until === null ? "" : `, lease until ${at(lease_until)}`;
+  const cancel = cancel_reason === null ? "" : `; its handler was told to stop: ${cancel_reason}`;
+  return `it is running on worker ${leased_by}, attempt ${attempt}${until}${cancel}`;
+}
+
+function explainQueue({ queue, paused_at, pause_reason }: WhyFacts): string | undefined {
+  if (paused_at === null) return undefined;
+  const reason = pause_reason === null ? "" : ` (${pause_reason})`;
+  return `queue "${queue}" is paused since ${at(paused_at)}${reason}; resume it`;
+}
+
+function explainKey({ partition_key: key, holds, before }: WhyFacts): string | undefined {
+  if (key === null) return undefined;
+  const order: readonly HoldFact["why"][] = ["paused", "parked", "retry", "probation"];
+  const hold = order.flatMap((why) => holds?.filter((one) => one.why === why) ?? [])[0];
+  if (hold?.why === "paused") {
+    const until = hold.until === null ? "until it is resumed" : `until ${at(hold.until)}`;
+    return `key "${key}" is paused ${until}${hold.reason === null ? "" : ` (${hold.reason})`}`;
+  }
+  if (hold?.why === "parked") {
+    return `key "${key}" is parked behind task ${hold.task}, which died: ${hold.reason}; redrive or purge that one`;
+  }
+  if (before !== null) {
+    const worker = before.worker === null ? "" : ` on worker ${before.worker}`;
+    const waits =
+      hold?.until === undefined || hold.until === null ? "" : `, tried again at ${at(hold.until)}`;
+    return `key "${key}" is held by task ${before.id}, which is ${before.state}${worker}${waits}`;
+  }
+  if (hold?.why === "probation") {
+    return "its worker was lost while it ran; it runs alone, when the owner of its key has a free turn";
+  }
+  return undefined;
+}
+
+function explainTime({ is_early, run_at, attempt }: WhyFacts): string | undefined {
+  if (!is_early) return undefined;
+  return attempt > 0
+    ? `attempt ${attempt} failed; it is tried again at ${at(run_at)}`
+    : `it is scheduled for ${at(run_at)}`;
+}
+
+function explainWorkers(facts: WhyFacts): string | undefined {
+  const { workers, queue, partition_key, owner, key_space } = facts;
+  if (workers === 0) return `no live worker handles queue "${queue}"; start one`;
+  if (partition_key !== null && owner === null) {
+    return (
+      `no worker owns the bucket of key "${partition_key}": ` +
+      `none handles all queues of key space "${key_space}"`
+    );
+  }
+  return undefined;
+}
+
+function explainLimits({ queue, limits, granted, started }: WhyFacts): string | undefined {
+  const { concurrency, rate } = limits;
+  if (concurrency !== null && concurrency !== undefined && (granted ?? 0) >= concurrency) {
+    return `queue "${queue}" runs as many tasks as its limit allows (${concurrency})`;
+  }
+  if (rate !== null && rate !== undefined && (started ?? 0) >= rate.count) {
+    return `queue "${queue}" is rate limited: ${rate.count} starts per ${rate.seconds} s are used up`;
+  }
+  return undefined;
+}
+
+function explainLine({ ahead, owner, on_probation }: WhyFacts): string {
+  if (on_probation) return "its worker was lost while it ran; it waits to be run alone";
+  const many = ahead >= 1_000 ? "1,000 or more" : String(ahead);
+  const by = owner === null ? "" : ` on worker ${owner}`;
+  return ahead === 0
+    ? `it is next in its lane${by} and starts when a worker has a free slot`
+    : `${many} tasks of its lane are before it${by}`;
+}
