@@ -73,8 +73,8 @@ export class ScheduleAdmin {
     const [known] = await readSchedules(this.#tasks.db, name);
     if (known !== undefined && isSameSchedule(known, wanted.row)) return toSchedule(known);
     return await this.#tasks.db.transaction(async (tx) => {
-      const row = await store(tx, wanted);
-      await announceChange(tx, this.#changesChannel);
+      const { row, isChanged } = await store(tx, wanted);
+      if (isChanged) await announceChange(tx, this.#changesChannel);
       return toSchedule(row);
     });
   }
@@ -160,19 +160,24 @@ export class ScheduleAdmin {
   }
 }
 
-/** Insert, or else lock and update: a row that appears or vanishes in between means to try again. */
-async function store(tx: Connection, { row: wanted, cron }: CheckedSchedule): Promise<ScheduleRow> {
+interface Stored {
+  readonly row: ScheduleRow;
+  readonly isChanged: boolean;
+}
+
+/** Insert, or else lock and update: a row that vanishes in between means to try again. */
+async function store(tx: Connection, { row: wanted, cron }: CheckedSchedule): Promise<Stored> {
   const now = await readNow(tx);
   for (let tries = 0; tries < STORE_TRIES; tries += 1) {
     const inserted = await insertSchedule(tx, wanted, nextTick(cron, now));
-    if (inserted !== undefined) return inserted;
+    if (inserted !== undefined) return { row: inserted, isChanged: true };
     const known = await lockSchedule(tx, wanted.name);
     if (known === undefined) continue;
-    if (isSameSchedule(known, wanted)) return known;
+    if (isSameSchedule(known, wanted)) return { row: known, isChanged: false };
     const hasNewTimes = known.cron !== wanted.cron || known.time_zone !== wanted.time_zone;
     const nextAt = hasNewTimes ? nextTick(cron, now) : (known.next_at ?? undefined);
     const updated = await updateSchedule(tx, wanted, nextAt);
-    if (updated !== undefined) return updated;
+    if (updated !== undefined) return { row: updated, isChanged: true };
   }
   throw new ConflictError(`schedule "${wanted.name}" is put and removed at the same time`);
 }

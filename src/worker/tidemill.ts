@@ -3,6 +3,7 @@ import { ConfigError, UnavailableError } from "../base/errors.ts";
 import { fnv1a, quoteIdentifier } from "../base/identifier.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
+import { uuidv7 } from "../base/uuid.ts";
 import { ConsumerAdmin } from "../consumers/admin.ts";
 import type { Consumer } from "../consumers/consumer.ts";
 import { ConsumerMetrics } from "../consumers/metrics.ts";
@@ -35,6 +36,7 @@ import {
   readStream,
 } from "../events/read.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
+import { checkRoutes, concerns, type Route, tasksOf } from "../routes/route.ts";
 import { DeadLetters } from "../tasks/dead-letters.ts";
 import { QueueDirectory } from "../tasks/directory.ts";
 import type { NewTask, TaskOptions } from "../tasks/encode.ts";
@@ -48,6 +50,8 @@ import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
 import { Worker, type WorkerContext } from "./worker.ts";
 
 export interface ConnectOptions extends NamesOptions {
+  /** Events that cause tasks in the transaction of their append. Defaults to none. */
+  readonly routes?: readonly Route[];
   /** Joins a cluster of the Go program of this name, on its tables. Defaults to none. */
   readonly compat?: "eventsalsa";
   /** The server's own address, when `url` leads through a pooler. Defaults to `url`. */
@@ -75,6 +79,7 @@ const CONNECT_KEYS = [
   "poolSize",
   "preparedStatements",
   "queryTimeout",
+  "routes",
 ];
 
 /** eventsalsa/worker's advisory key, the same in every database. */
@@ -172,11 +177,35 @@ export class Tidemill implements AsyncDisposable {
     events: readonly NewEvent[],
     options?: AppendOptions,
   ): Promise<AppendResult> {
-    const { notifyChannel } = this.#options;
+    const { notifyChannel, routes = [] } = this.#options;
+    const isRouted = events.some((event) =>
+      routes.some((one) => concerns(one, stream, event.type)),
+    );
+    if (isRouted) return await this.#appendRouted(stream, events, options);
     const context = { db: this.#db, notifyChannel, notifier: this.#notifier };
     const result = await append(context, stream, events, options);
     if (options?.tx === undefined) for (const worker of this.#workers) worker.eventsAppended();
     return result;
+  }
+
+  /** The events and the tasks that they cause, in one transaction: both, or neither. */
+  async #appendRouted(
+    stream: StreamRef,
+    events: readonly NewEvent[],
+    options: AppendOptions = {},
+  ): Promise<AppendResult> {
+    const { notifyChannel, routes = [] } = this.#options;
+    const named = events.map((event) => ({ ...event, id: event.id ?? uuidv7() }));
+    const write = async (tx: SqlExecutor): Promise<AppendResult> => {
+      const context = { db: this.#db, notifyChannel, notifier: this.#notifier };
+      const result = await append(context, stream, named, { ...options, tx });
+      for (const [queue, tasks] of tasksOf(routes, stream, named)) {
+        const ids = await enqueueTasks(this.#enqueue, queue, tasks, { tx });
+        this.taskMetrics.enqueued.add(ids.length, { queue: queue.name });
+      }
+      return result;
+    };
+    return await (options.tx === undefined ? this.transaction(write) : write(options.tx));
   }
 
   /** Runs `work` in one transaction: pass its `tx` to append, and to your own statements. */
@@ -378,6 +407,7 @@ function openDatabase(url: string | undefined, options: ConnectOptions): Databas
   if (!/^postgres(ql)?:\/\//.test(url)) {
     throw new ConfigError("the database address must begin with postgres:// or postgresql://");
   }
+  checkRoutes(options.routes ?? []);
   if (options.compat !== undefined) requireOneOf("compat", options.compat, ["eventsalsa"]);
   if (options.notifyChannel !== undefined) quoteIdentifier(options.notifyChannel);
   const { schema, tables, columnFamily } = options;

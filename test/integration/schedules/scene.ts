@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { systemClock } from "../../../src/base/clock.ts";
+import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { type Logger, silentLogger } from "../../../src/base/log.ts";
 import { Supervisor } from "../../../src/base/supervisor.ts";
 import { beginTerm } from "../../../src/cluster/sql/leader.ts";
@@ -67,7 +67,7 @@ export function startScheduler(scene: Scene, options: SchedulerSettings = {}): R
     term: options.term ?? (() => scene.term),
     directory,
     channel: CHANNEL,
-    clock: systemClock,
+    clock: options.clock ?? systemClock,
     logger: options.logger ?? silentLogger,
     metrics: new TaskMetrics(),
     onWork: () => {},
@@ -81,6 +81,7 @@ export function startScheduler(scene: Scene, options: SchedulerSettings = {}): R
 export interface SchedulerSettings {
   readonly term?: () => bigint | undefined;
   readonly logger?: Logger;
+  readonly clock?: Clock;
 }
 
 /** Moves time: the schedule waits since so many seconds ago, on a whole second. */

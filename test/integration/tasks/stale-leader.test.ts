@@ -8,7 +8,6 @@ import { resolveNames } from "../../../src/db/names.ts";
 import { moveBuckets } from "../../../src/tasks/bucket-moves.ts";
 import { Housekeeper } from "../../../src/tasks/housekeeper.ts";
 import { TaskMetrics } from "../../../src/tasks/metrics.ts";
-import { claimTasks } from "../../../src/tasks/sql/claim.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { orders, readFailures, readLive, startLeader } from "../../support/task-runs.ts";
@@ -79,7 +78,7 @@ async function keepHouse({ db }: Scene, term: bigint, leaderId: string): Promise
   const clock: Clock = {
     ...systemClock,
     after: (ms, wake) => {
-      stop.abort();
+      queueMicrotask(() => stop.abort());
       return systemClock.after(ms, wake);
     },
   };
@@ -88,18 +87,21 @@ async function keepHouse({ db }: Scene, term: bigint, leaderId: string): Promise
   await new Housekeeper(db, { ...options, ...more }).run(stop.signal);
 }
 
+const LOSE = `
+  WITH lost AS (
+    UPDATE tidemill.tasks
+       SET state = 'running', attempt = 1, lease_generation = 1, claim_id = gen_random_uuid(),
+           leased_by = gen_random_uuid(), claimed_at = NOW(), lease_until = NOW()
+     WHERE id = $1
+    RETURNING id, claim_id, leased_by, lease_until
+  )
+  INSERT INTO tidemill.task_claims (claim_id, worker_id, check_at, task_ids)
+  SELECT claim_id, leased_by, lease_until, ARRAY[id] FROM lost`;
+
 /** A task whose lease has ended, held by somebody who is gone. */
-async function loseTask({ database, connection }: Scene): Promise<string> {
+async function loseTask({ database }: Scene): Promise<string> {
   const id = await enqueueOne(database);
-  const { rows } = await database.pool.query<{ lane: number }>("SELECT lane FROM tidemill.tasks");
-  const request = { claimId: randomUUID(), workerId: randomUUID(), leaseSeconds: 0.001 };
-  await claimTasks(connection, request, [{ lane: rows[0]?.lane ?? 0, floor: 0, take: 1 }]);
-  await eventually(async () => {
-    const due = await database.pool.query(
-      "SELECT FROM tidemill.task_claims WHERE check_at <= clock_timestamp()",
-    );
-    expect(due.rows).toHaveLength(1);
-  });
+  await database.pool.query(LOSE, [id]);
   return id;
 }
 
