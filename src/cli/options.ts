@@ -1,6 +1,8 @@
 import { InvalidArgumentError } from "commander";
 import { withoutUndefined } from "../base/options.ts";
 import type { ColumnFamily, NamesOptions, TableOptions } from "../db/names.ts";
+import type { Rate } from "../tasks/limits.ts";
+import type { Priority } from "../tasks/priority.ts";
 import type { ConnectOptions } from "../worker/tidemill.ts";
 import { UsageError } from "./errors.ts";
 
@@ -67,4 +69,52 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
 export function position(text: string): bigint {
   if (/^\d{1,18}$/.test(text)) return BigInt(text);
   throw new InvalidArgumentError("It must be a position: a whole number of at least 0.");
+}
+
+/** For an argument that names a task. */
+export function taskId(text: string): string {
+  if (/^[1-9]\d{0,17}$/.test(text)) return text;
+  throw new InvalidArgumentError("It must be the number of a task.");
+}
+
+/** The same, for as many as are given. */
+export function taskIds(text: string, before: readonly string[] = []): string[] {
+  return [...before, taskId(text)];
+}
+
+/** For an option that takes a time in seconds, with a fraction if need be. */
+export function seconds(text: string): number {
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
+  throw new InvalidArgumentError("It must be a number of seconds, such as 90 or 0.5.");
+}
+
+const INSTANT = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/;
+
+/** For an option that takes an instant. Its offset is required: here may be another zone. */
+export function instant(text: string): Date {
+  const date = new Date(text.replace(" ", "T"));
+  if (INSTANT.test(text) && !Number.isNaN(date.getTime())) return date;
+  throw new InvalidArgumentError(
+    "It must be an instant with its offset, such as 2026-01-31T09:00:00Z.",
+  );
+}
+
+export function priority(text: string): Priority {
+  if (/^\d$/.test(text)) return Number(text);
+  if (text === "high" || text === "normal" || text === "low") return text;
+  throw new InvalidArgumentError("It must be high, normal, low, or a number from 0 to 9.");
+}
+
+/** For a limit: a whole number, or none. */
+export function concurrency(text: string): number | null {
+  return text === "none" ? null : wholeNumber(0, 1_000_000)(text);
+}
+
+/** For a limit: so many starts in so many seconds, or none. */
+export function rate(text: string): Rate | null {
+  if (text === "none") return null;
+  const [, count = "", period = ""] = /^(\d+)\/(\d+(?:\.\d+)?)$/.exec(text) ?? [];
+  const found = { count: Number(count), seconds: Number(period) };
+  if (count !== "" && found.count > 0 && found.seconds > 0) return found;
+  throw new InvalidArgumentError("It must be COUNT/SECONDS, such as 100/60, or none.");
 }

@@ -2,6 +2,11 @@ import { Command, Option } from "commander";
 import { VERSION } from "../base/version.ts";
 import { type GlobalFlags, wholeNumber } from "./options.ts";
 import { addConsumerCommands } from "./program-consumer.ts";
+import { addDeadCommands } from "./program-dead.ts";
+import { addQueueCommands } from "./program-queue.ts";
+import { addRing } from "./program-ring.ts";
+import { addScheduleCommands } from "./program-schedule.ts";
+import { addTaskCommands } from "./program-task.ts";
 
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 
@@ -12,7 +17,7 @@ const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 export function buildProgram(writeErr?: (text: string) => void): Command {
   const program = new Command("tidemill")
     .configureOutput(writeErr === undefined ? {} : { writeErr })
-    .description("Durable work on PostgreSQL: an event log with projection consumers.")
+    .description("Durable work on PostgreSQL: an event log with projection consumers, and tasks.")
     .version(VERSION, "--version", "print the version")
     .helpOption("-h, --help", "show help")
     .helpCommand(false)
@@ -23,6 +28,11 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addMigrate(program);
   addStatus(program);
   addConsumerCommands(program);
+  addTaskCommands(program);
+  addQueueCommands(program);
+  addRing(program);
+  addDeadCommands(program);
+  addScheduleCommands(program);
   return program;
 }
 
@@ -109,7 +119,7 @@ function addMigrate(program: Command): void {
 function addStatus(program: Command): void {
   program
     .command("status")
-    .description("show workers, leader, consumers, lag and open gaps")
+    .description("show workers, leader, consumers, queues, lag and open gaps")
     .option("--all", "show workers that stopped, too")
     .option("--json", "print one JSON document")
     .option("--watch", "show it again every second")

@@ -1,6 +1,8 @@
 import type { ConsumerStatus, GapStatus, Status, WorkerStatus } from "../consumers/status.ts";
+import type { QueueView } from "../tasks/queue-admin.ts";
 import { oneLine } from "./errors.ts";
 import { colors } from "./output.ts";
+import { queueLines } from "./queue-view.ts";
 import { type Column, formatCount, formatSeconds, shortId, tableLines } from "./table.ts";
 
 const STACK_LINES_MAX = 8;
@@ -12,7 +14,11 @@ const FRESH_SECONDS = 1;
 export type StoppedWorkers = "shown" | "counted" | "hidden";
 
 /** Everything a person asks first, most urgent last, where the eye is. */
-export function statusLines(status: Status, stopped: StoppedWorkers): string[] {
+export function statusLines(
+  status: Status,
+  stopped: StoppedWorkers,
+  queues: readonly QueueView[] = [],
+): string[] {
   const { leader, latestPosition } = status;
   const led =
     leader.workerId === undefined
@@ -21,7 +27,9 @@ export function statusLines(status: Status, stopped: StoppedWorkers): string[] {
   return [
     `position ${colors.bold(formatCount(latestPosition))} · ${led}`,
     ...workerLines(status.workers, stopped),
-    ...consumerLines(status.consumers),
+    // A program that only has tasks need not be told that it has no consumers.
+    ...(status.consumers.length === 0 && queues.length > 0 ? [] : consumerLines(status.consumers)),
+    ...(queues.length === 0 ? [] : ["", ...queueLines(queues)]),
     ...status.consumers.flatMap(quarantineLines),
     ...parkedLines(status.consumers),
     ...gapLines(status.openGaps),

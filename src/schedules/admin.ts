@@ -9,6 +9,7 @@ import {
   type CheckedSchedule,
   checkSchedule,
   isSameSchedule,
+  rehearse,
   type Schedule,
   type ScheduleFiring,
   type ScheduleOptions,
@@ -135,6 +136,10 @@ export class ScheduleAdmin {
 
   /** Enqueues its task once, now, also while it is paused. Its ticks stay as they are. */
   async runNow(name: string): Promise<{ readonly id: string; readonly queue: string }> {
+    const [known] = await readSchedules(this.#tasks.db, name);
+    if (known === undefined) throw unknown(name);
+    // Its queue is looked up before a connection is held: many calls at once may want the last one.
+    await rehearse(this.#tasks.directory, known);
     const task = await this.#tasks.db.transaction(async (tx) => {
       const row = await lockSchedule(tx, name);
       if (row === undefined) throw unknown(name);

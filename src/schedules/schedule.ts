@@ -129,7 +129,6 @@ export async function checkSchedule(
   }
   const options: ScheduleTaskOptions = rest;
   const known = await directory.find(requireQueue(queue));
-  // The task that every tick will enqueue, made once to see that it can be.
   const encoder = new TaskEncoder(directory, known, undefined);
   const task = await encoder.encode({ ...options, payload });
   return {
@@ -144,6 +143,15 @@ export async function checkSchedule(
     },
     cron: table,
   };
+}
+
+/** Makes the task without enqueuing it: what the directory then knows, it need not ask again. */
+export async function rehearse(
+  directory: QueueDirectory,
+  { queue, options, payload }: Pick<ScheduleRow, "queue" | "options" | "payload">,
+): Promise<void> {
+  const encoder = new TaskEncoder(directory, await directory.find(queue), undefined);
+  await encoder.encode({ ...options, payload: JSON.parse(payload) });
 }
 
 function requireScheduleName(name: string): void {

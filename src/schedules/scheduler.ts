@@ -23,6 +23,7 @@ export interface SchedulerOptions {
   readonly workerId: string;
   /** Undefined while another worker leads. */
   readonly term: () => bigint | undefined;
+  /** With connections of its own: it is asked while a transaction is open. */
   readonly directory: QueueDirectory;
   /** Where workers are told that there is work. */
   readonly channel: string;

@@ -24,7 +24,6 @@ export interface StoredOptions {
 }
 
 const NO_OPTIONS: StoredOptions = Object.freeze({});
-const toDate = pg.types.getTypeParser(pg.types.builtins.TIMESTAMPTZ);
 const toBytes = pg.types.getTypeParser(pg.types.builtins.BYTEA);
 
 /**
@@ -47,7 +46,8 @@ export class ClaimedTask implements Task {
   /** Until then nobody else may take it, on the worker's clock. */
   trustedUntilMs: number;
   renewedAtMs: number;
-  leaseUntilText: string;
+  /** As the last renewal said; before that, as the claim did. */
+  renewedUntil: Date | undefined;
   startedAtMs = 0;
   state: "claimed" | "started" | "ended" | "settled" = "claimed";
   /** Set once something asks for the handler's signal, or must abort it. */
@@ -71,8 +71,7 @@ export class ClaimedTask implements Task {
     this.queue = row[3] ?? "";
     this.attempt = Number(row[11]);
     this.generation = Number(row[13]);
-    this.leaseUntilText = row[16] ?? "";
-    this.isOnProbation = row[18] === "t";
+    this.isOnProbation = row[17] === "t";
     this.isHeldHead = more.isHeldHead;
     this.trustedUntilMs = more.trustedUntilMs;
     this.renewedAtMs = more.claimedAtMs;
@@ -106,16 +105,16 @@ export class ClaimedTask implements Task {
     return Number(this.#row[12]);
   }
   get createdAt(): Date {
-    return toDate(this.#row[14] ?? "") as Date;
+    return new Date(Number(this.#row[14]) * 1000);
   }
   get runAt(): Date {
-    return toDate(this.#row[15] ?? "") as Date;
+    return new Date(Number(this.#row[15]) * 1000);
   }
   get leaseUntil(): Date {
-    return toDate(this.leaseUntilText) as Date;
+    return this.renewedUntil ?? new Date(Number(this.#row[18]) * 1000);
   }
   get options(): StoredOptions {
-    const text = this.#row[17];
+    const text = this.#row[16];
     return text === null || text === undefined ? NO_OPTIONS : (JSON.parse(text) as StoredOptions);
   }
   get traceParent(): string | undefined {

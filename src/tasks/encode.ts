@@ -73,7 +73,7 @@ export interface EncodedTask {
   readonly payload: string;
   readonly key: string;
   readonly bucket: number | undefined;
-  readonly shape: Omit<TaskShape, "shape">;
+  readonly shape: Omit<TaskShape, "shape" | "count">;
   readonly idempotency: { readonly key: string; readonly seconds: number } | undefined;
 }
 

@@ -95,9 +95,10 @@ async function insertAll(
     shapes: tasks.map(({ shape }) => {
       let numbered = shapes.get(shape);
       if (numbered === undefined) {
-        numbered = { ...shape, shape: shapes.size };
+        numbered = { ...shape, shape: shapes.size + 1, count: 0 };
         shapes.set(shape, numbered);
       }
+      numbered.count += 1;
       return numbered.shape;
     }),
     ids,

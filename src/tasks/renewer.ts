@@ -88,7 +88,7 @@ export class Renewer implements Service {
       if (cancelReason !== null) this.#executor.cancel(task, new TaskCancelledError(cancelReason));
       task.renewedAtMs = sentAtMs;
       task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
-      if (until !== null) task.leaseUntilText = until;
+      if (until !== null) task.renewedUntil = until;
     }
     metrics.renewals.add(renewals.size);
   }

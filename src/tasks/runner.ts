@@ -196,7 +196,7 @@ class Acts implements TaskActs {
     const sentAtMs = this.#clock.now();
     const until = await extendLease(this.#db, task.token, seconds);
     if (until === undefined) throw new LeaseLostError(task.token);
-    task.leaseUntilText = until;
+    task.renewedUntil = until;
     task.renewedAtMs = sentAtMs;
     task.trustedUntilMs = sentAtMs + seconds * 900;
     return task.leaseUntil;

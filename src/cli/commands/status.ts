@@ -1,7 +1,9 @@
 import { Bell } from "../../base/bell.ts";
 import { systemClock } from "../../base/clock.ts";
 import { runLoop, type TurnResult } from "../../base/loop.ts";
+import type { Status } from "../../consumers/status.ts";
 import { isUnavailable } from "../../db/sqlstate.ts";
+import type { QueueView } from "../../tasks/queue-admin.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import { describeError } from "../errors.ts";
 import type { GlobalFlags } from "../options.ts";
@@ -25,10 +27,19 @@ export async function runStatus(flags: StatusFlags): Promise<void> {
       await watch(mill, flags);
       return;
     }
-    const status = await mill.status();
-    if (flags.json === true) printJson(status);
-    else print(statusLines(status, flags.all === true ? "shown" : "counted").join("\n"));
+    const { status, queues } = await look(mill);
+    if (flags.json === true) printJson({ ...status, queues });
+    else print(linesOf(status, queues, flags).join("\n"));
   });
+}
+
+async function look(mill: Tidemill): Promise<{ status: Status; queues: QueueView[] }> {
+  const [status, queues] = await Promise.all([mill.status(), mill.queues.list()]);
+  return { status, queues };
+}
+
+function linesOf(status: Status, queues: readonly QueueView[], flags: StatusFlags): string[] {
+  return statusLines(status, flags.all === true ? "shown" : "counted", queues);
 }
 
 /** Until Ctrl-C. With --json, one document per line. An outage is shown, and waited out. */
@@ -36,9 +47,9 @@ async function watch(mill: Tidemill, flags: StatusFlags): Promise<void> {
   const { signal, release } = stopSignal();
   const screen = flags.json === true ? undefined : openScreen();
   const turn = async (): Promise<TurnResult> => {
-    const status = await mill.status();
-    if (screen === undefined) print(toJson(status));
-    else screen.draw(statusLines(status, flags.all === true ? "shown" : "counted"));
+    const { status, queues } = await look(mill);
+    if (screen === undefined) print(toJson({ ...status, queues }));
+    else screen.draw(linesOf(status, queues, flags));
     return { restMs: WATCH_MS };
   };
   const onFailure = (error: unknown): number => {

@@ -1,11 +1,13 @@
 import type { Queryable, TextQueryable, TextRow } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
-/** In the order in which {@link TextRow}s of claims hold them. */
+/** In the order in which {@link TextRow}s of claims hold them. Instants are seconds. */
 export const CLAIMED_COLUMNS = `
-       id, lane, claim_order, queue, tenant, kind, priority, partition_key, payload, bytes,
-       content_type, attempt, max_attempts, lease_generation, created_at, run_at, lease_until,
-       options, on_probation`;
+       task.id, task.lane, task.claim_order, task.queue, task.tenant, task.kind, task.priority,
+       task.partition_key, task.payload, task.bytes, task.content_type, task.attempt,
+       task.max_attempts, task.lease_generation, date_part('epoch', task.created_at),
+       date_part('epoch', task.run_at), task.options, task.on_probation,
+       date_part('epoch', task.lease_until)`;
 
 export const CLAIM_SET = `
         SET state = 'running',
@@ -16,11 +18,12 @@ export const CLAIM_SET = `
             claimed_at = NOW(),
             lease_until = NOW() + make_interval(secs => $3::float8)`;
 
-/** One row per claim statement tells the reaper where to look. */
+/** One row per claim statement tells the reaper where to look. `picked` are ids and lanes. */
 export const ledger = (keyLanes: string): string => `
      INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, key_lanes)
-     SELECT $1::uuid, $2::uuid, max(lease_until), array_agg(id), ${keyLanes}
-       FROM claimed
+     SELECT $1::uuid, $2::uuid, NOW() + make_interval(secs => $3::float8), array_agg(id),
+            ${keyLanes}
+       FROM picked
      HAVING count(*) > 0`;
 
 // A claim that a crash takes back was nobody's loss: its random id is never accepted again. So it
@@ -56,25 +59,24 @@ const CLAIM = statement(
       WHERE queue.paused_at IS NULL
         AND ${LOSABLE}
         AND ${isGranted("$7", "$8")}
-   ), claimed AS (
-     UPDATE {schema}.tasks AS task ${CLAIM_SET}
-      WHERE task.id = ANY (ARRAY(
-              SELECT pick.id
-                FROM line
-               CROSS JOIN LATERAL (
-                 SELECT ready.id
-                   FROM {schema}.tasks AS ready
-                  WHERE ready.lane = line.lane
-                    AND ready.claim_order > line.floor
-                    AND ready.state = 'pending'
-                  ORDER BY ready.claim_order
-                  LIMIT line.take
-                    FOR UPDATE SKIP LOCKED
-               ) AS pick))
-     RETURNING ${CLAIMED_COLUMNS}
+   ), picked AS MATERIALIZED (
+     SELECT pick.id
+       FROM line
+      CROSS JOIN LATERAL (
+        SELECT ready.id
+          FROM {schema}.tasks AS ready
+         WHERE ready.lane = line.lane
+           AND ready.claim_order > line.floor
+           AND ready.state = 'pending'
+         ORDER BY ready.claim_order
+         LIMIT line.take
+           FOR UPDATE SKIP LOCKED
+      ) AS pick
    ), ledger AS (${ledger("NULL")}
    )
-   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+   UPDATE {schema}.tasks AS task ${CLAIM_SET}
+    WHERE task.id = ANY (ARRAY(SELECT id FROM picked))
+   RETURNING ${CLAIMED_COLUMNS}`,
 );
 
 export interface ClaimRequest {

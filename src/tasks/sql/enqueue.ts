@@ -8,49 +8,74 @@ import { statement } from "../../db/statement.ts";
 export const SEPARATOR = "\u001e";
 
 // Rows that share everything but payload and key share a shape, so that a bulk of equal rows sends
-// one. The rows are put in order before ids and claim orders are drawn: first given is first run.
-// The trigger draws the transaction id before any of that, which the floors of lanes rest on.
+// one. Shapes become one row of arrays: a join with them would have to be sorted again, because
+// numbers are drawn in the order of the rows, and first given is first run. The trigger draws the
+// transaction id before any number, which the floors of lanes rest on.
 const INSERT = statement(
   "tasks_insert",
-  `WITH given AS (
-     SELECT shape.*, row.id, row.payload, row.partition_key, row.bucket
-       FROM unnest(string_to_array($1::text, chr(30)), string_to_array($2::text, chr(30), ''),
-                   $3::text::smallint[], $4::text::smallint[], $6::text::bigint[])
-            WITH ORDINALITY AS row(payload, partition_key, bucket, shape, id, ord)
-       JOIN jsonb_to_recordset($5::text::jsonb) AS shape(
-              shape smallint, lane int, queue text, tenant text, kind text, priority smallint,
-              max_attempts int, run_at timestamptz, delay float8, is_binary boolean,
-              content_type text, options jsonb)
-         ON shape.shape = row.shape
-      ORDER BY row.ord
-   ), timed AS (
-     SELECT given.*, nextval('{schema}.task_numbers') AS number,
-            COALESCE(given.run_at, NOW() + make_interval(secs => given.delay), NOW()) AS due_at
-       FROM given
-   ), inserted AS (
+  `WITH inserted AS (
      INSERT INTO {schema}.tasks
             (id, lane, queue, tenant, kind, priority, max_attempts, run_at, state, claim_order,
              partition_key, partition_bucket, payload, bytes, content_type, options)
-     SELECT COALESCE(id, number), CASE WHEN bucket IS NULL THEN lane ELSE lane - bucket END,
-            queue, tenant, kind, priority, max_attempts, due_at,
+     SELECT COALESCE(id, number), lane - COALESCE(bucket, 0), queue, tenant, kind, priority,
+            max_attempts, due_at,
             CASE WHEN due_at > NOW() THEN 'scheduled' ELSE 'pending' END,
             CASE WHEN due_at > NOW() THEN NULL ELSE number END,
             partition_key, bucket,
-            CASE WHEN is_binary IS TRUE THEN NULL ELSE payload END,
-            CASE WHEN is_binary IS TRUE THEN decode(payload, 'base64') END,
+            CASE WHEN is_binary THEN NULL ELSE payload END,
+            CASE WHEN is_binary THEN decode(payload, 'base64') END,
             content_type, options
-       FROM timed
-     RETURNING id, queue, priority
+       FROM (
+         SELECT nextval('{schema}.task_numbers') AS number,
+                row.id, row.payload, row.partition_key, row.bucket,
+                shapes.lane[row.shape] AS lane,
+                shapes.queue[row.shape] AS queue,
+                shapes.tenant[row.shape] AS tenant,
+                shapes.kind[row.shape] AS kind,
+                shapes.priority[row.shape] AS priority,
+                shapes.max_attempts[row.shape] AS max_attempts,
+                shapes.due_at[row.shape] AS due_at,
+                shapes.is_binary[row.shape] AS is_binary,
+                shapes.content_type[row.shape] AS content_type,
+                shapes.options[row.shape] AS options
+           FROM (
+             SELECT array_agg(lane) AS lane, array_agg(queue) AS queue,
+                    array_agg(tenant) AS tenant, array_agg(kind) AS kind,
+                    array_agg(priority) AS priority, array_agg(max_attempts) AS max_attempts,
+                    array_agg(COALESCE(run_at, NOW() + make_interval(secs => delay), NOW()))
+                      AS due_at,
+                    array_agg(is_binary IS TRUE) AS is_binary,
+                    array_agg(content_type) AS content_type, array_agg(options) AS options
+               FROM (
+                 SELECT *
+                   FROM jsonb_to_recordset($5::text::jsonb) AS one(
+                          shape int, lane int, queue text, tenant text, kind text,
+                          priority smallint, max_attempts int, run_at timestamptz, delay float8,
+                          is_binary boolean, content_type text, options jsonb)
+                  ORDER BY shape
+               ) AS ordered
+           ) AS shapes
+          CROSS JOIN unnest(string_to_array($1::text, chr(30)),
+                            string_to_array($2::text, chr(30), ''),
+                            $3::text::smallint[], $4::text::int[], $6::text::bigint[])
+                AS row(payload, partition_key, bucket, shape, id)
+       ) AS numbered
+     RETURNING id
    ), tally AS (
      INSERT INTO {schema}.task_tally (queue, priority, amount)
-     SELECT queue, priority, count(*) FROM inserted GROUP BY queue, priority
+     SELECT queue, priority, sum(count)
+       FROM jsonb_to_recordset($5::text::jsonb) AS one(queue text, priority smallint, count int)
+      GROUP BY queue, priority
    )
    SELECT string_agg(id::text, ',') AS ids FROM inserted`,
 );
 
 /** What rows have in common. `lane` of keyed rows is that of their key space's bucket 0. */
 export interface TaskShape {
+  /** Counted from 1. */
   readonly shape: number;
+  /** How many rows have it. */
+  count: number;
   readonly lane: number;
   readonly queue: string;
   readonly tenant: string;

@@ -11,27 +11,31 @@ const TALLY = `
      INSERT INTO {schema}.task_tally (queue, priority, amount)
      SELECT queue, priority, -count(*) FROM done GROUP BY queue, priority`;
 
-// The fence and the move to history are one statement. No row: the lease was lost. The ids are
-// sent back only when some were refused.
+// The fence and the move to history are one statement. No row: the lease was lost. Claims are few
+// and tasks are many, so tasks name theirs by its place. The ids are sent back only when some were
+// refused.
 const COMPLETE = statement(
   "tasks_complete",
   `WITH done AS (
      DELETE FROM {schema}.tasks AS task
-      USING unnest($1::text::bigint[], $2::text::int[], $3::text::uuid[],
+      USING unnest($1::text::bigint[], $2::text::int[], $3::text::int[],
                    string_to_array($4::text, chr(30), ''))
-            AS given(id, generation, claim_id, result)
+            AS given(id, generation, claim, result)
       WHERE task.id = given.id
         AND task.lease_generation = given.generation
-        AND task.claim_id = given.claim_id
-     RETURNING task.*, given.result
+        AND task.claim_id = ($5::uuid[])[given.claim]
+     RETURNING task.id, task.created_at, task.run_at, task.claimed_at, task.claim_id,
+               task.leased_by, task.lease_generation, task.attempt, task.max_attempts,
+               task.priority, task.tenant, task.queue, task.kind, task.partition_key,
+               task.payload, task.bytes, task.content_type, task.options, given.result
    ), history AS (
      INSERT INTO {schema}.task_history (state, result, ${HISTORY_COLUMNS})
      SELECT 'completed', result, ${HISTORY_COLUMNS} FROM done
    ), tally AS (${TALLY}
    ), ledger AS (
-     DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($5::text::uuid[])
+     DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($6::uuid[])
    )
-   SELECT CASE WHEN count(*) = cardinality($1::text::bigint[]) THEN NULL
+   SELECT CASE WHEN count(*) = $7::int THEN NULL
                ELSE COALESCE(string_agg(id::text, ','), '') END AS accepted
      FROM done`,
 );
@@ -51,12 +55,18 @@ export async function completeTasks(
   endedClaims: readonly string[],
 ): Promise<Set<string> | undefined> {
   const hasResults = tasks.some((task) => task.result !== "");
+  const places = new Map<string, number>();
+  for (const { claimId } of tasks) {
+    if (!places.has(claimId)) places.set(claimId, places.size + 1);
+  }
   const [row] = await db.query<{ accepted: string | null }>(COMPLETE, [
     `{${tasks.map((task) => task.id).join(",")}}`,
     `{${tasks.map((task) => task.generation).join(",")}}`,
-    `{${tasks.map((task) => task.claimId).join(",")}}`,
+    `{${tasks.map((task) => places.get(task.claimId)).join(",")}}`,
     hasResults ? tasks.map((task) => task.result).join(SEPARATOR) : "",
-    `{${endedClaims.join(",")}}`,
+    [...places.keys()],
+    [...endedClaims],
+    tasks.length,
   ]);
   const accepted = row?.accepted;
   if (accepted === null || accepted === undefined) return undefined;

@@ -120,8 +120,6 @@ const owner = (queues: string, slots: string): string => `
         FOR SHARE
    )`;
 
-const LEDGER = ledger("array_agg(DISTINCT lane)");
-
 const NOT_HELD = `
                NOT EXISTS (
                  SELECT FROM {schema}.key_holds AS hold
@@ -129,10 +127,19 @@ const NOT_HELD = `
                     AND hold.tenant = ready.tenant
                     AND hold.partition_key = ready.partition_key)`;
 
+/** A row that was cancelled meanwhile is in the ledger and not taken: nobody finds it there. */
+const TAKE_PICKED = `
+   ledger AS (${ledger("array_agg(DISTINCT lane)")}
+   )
+   UPDATE {schema}.tasks AS task ${CLAIM_SET}
+    WHERE task.id = ANY (ARRAY(SELECT id FROM picked))
+      AND task.state = 'pending'
+   RETURNING ${CLAIMED_COLUMNS}`;
+
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (
-     SELECT pick.id
+  `WITH ${owner("$10", "$11")}, picked AS MATERIALIZED (
+     SELECT pick.id, wanted.lane
        FROM owner
       CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
             AS wanted(lane, floor, take)
@@ -151,14 +158,7 @@ const CLAIM_KEYED = statement(
               SELECT FROM {schema}.queues AS queue
                WHERE queue.key_space_id = $4 AND queue.paused_at IS NOT NULL)
         AND ${LOSABLE}
-   ), claimed AS (
-     UPDATE {schema}.tasks AS task ${CLAIM_SET}
-      WHERE task.id = ANY (ARRAY(SELECT id FROM candidate))
-        AND task.state = 'pending'
-     RETURNING ${CLAIMED_COLUMNS}
-   ), ledger AS (${LEDGER}
-   )
-   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+   ), ${TAKE_PICKED}`,
 );
 
 // As above, for key spaces with limits or with several queues, of which one may be paused: at most so
@@ -166,7 +166,7 @@ const CLAIM_KEYED = statement(
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
   `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (
-     SELECT pick.id, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
+     SELECT pick.id, wanted.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM {schema}.queues AS queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
        FROM owner
@@ -193,7 +193,7 @@ const CLAIM_KEYED_LIMITED = statement(
        LEFT JOIN unnest($16::text[], $17::int[]) AS given(queue, allowed)
          ON given.queue = candidate.queue
    ), ranked AS (
-     SELECT admitted.id,
+     SELECT admitted.id, admitted.lane,
             row_number() OVER same_key AS rank,
             bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
             COALESCE(given.allowed, $12::int) AS allowed
@@ -202,15 +202,9 @@ const CLAIM_KEYED_LIMITED = statement(
          ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
-   ), claimed AS (
-     UPDATE {schema}.tasks AS task ${CLAIM_SET}
-      WHERE task.id = ANY (ARRAY(
-              SELECT id FROM ranked WHERE rank <= allowed AND NOT is_behind_refused))
-        AND task.state = 'pending'
-     RETURNING ${CLAIMED_COLUMNS}
-   ), ledger AS (${LEDGER}
-   )
-   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+   ), picked AS MATERIALIZED (
+     SELECT id, lane FROM ranked WHERE rank <= allowed AND NOT is_behind_refused
+   ), ${TAKE_PICKED}`,
 );
 
 export interface KeyedClaimRequest extends ClaimRequest {
@@ -274,7 +268,7 @@ export async function claimKeyedTasks(
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
   `WITH ${owner("$9", "$10")}, due AS MATERIALIZED (
-     SELECT DISTINCT ON (task.id) task.id, task.on_probation, hold.until
+     SELECT DISTINCT ON (task.id) task.id, task.lane, task.on_probation, hold.until
        FROM owner
       CROSS JOIN {schema}.key_holds AS hold
        JOIN {schema}.tasks AS task ON task.id = hold.task_id
@@ -295,17 +289,10 @@ const CLAIM_HEADS = statement(
         AND ${LOSABLE}
       ORDER BY task.id
    ), picked AS MATERIALIZED (
-     (SELECT id FROM due WHERE NOT on_probation ORDER BY until LIMIT $7)
+     (SELECT id, lane FROM due WHERE NOT on_probation ORDER BY until LIMIT $7)
       UNION ALL
-     (SELECT id FROM due WHERE on_probation ORDER BY until LIMIT $8)
-   ), claimed AS (
-     UPDATE {schema}.tasks AS task ${CLAIM_SET}
-      WHERE task.id = ANY (ARRAY(SELECT id FROM picked))
-        AND task.state = 'pending'
-     RETURNING ${CLAIMED_COLUMNS}
-   ), ledger AS (${LEDGER}
-   )
-   SELECT ${CLAIMED_COLUMNS} FROM claimed`,
+     (SELECT id, lane FROM due WHERE on_probation ORDER BY until LIMIT $8)
+   ), ${TAKE_PICKED}`,
 );
 
 export async function claimHeldHeads(

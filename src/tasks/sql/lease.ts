@@ -32,7 +32,7 @@ const RENEW = statement(
       WHERE task.id = free.id
      RETURNING task.id, task.lease_until
    )
-   SELECT given.id::text AS id, renewed.lease_until::text AS until, task.cancel_reason
+   SELECT given.id::text AS id, renewed.lease_until AS until, task.cancel_reason
      FROM ${GIVEN}
      JOIN {schema}.tasks AS task ON ${HELD}
      LEFT JOIN renewed ON renewed.id = given.id`,
@@ -40,7 +40,7 @@ const RENEW = statement(
 
 export interface Renewal {
   /** Null: the row was locked, the lease stands as it was. */
-  readonly until: string | null;
+  readonly until: Date | null;
   readonly cancelReason: string | null;
 }
 
@@ -52,7 +52,7 @@ export async function renewLeases(
 ): Promise<Map<string, Renewal>> {
   const rows = await db.query<{
     id: string;
-    until: string | null;
+    until: Date | null;
     cancel_reason: string | null;
   }>(RENEW, [...tokenValues(tokens), seconds]);
   return new Map(
@@ -85,7 +85,7 @@ const EXTEND = statement(
   `UPDATE {schema}.tasks
       SET lease_until = NOW() + make_interval(secs => $4::float8)
     WHERE id = $1 AND lease_generation = $2 AND claim_id = $3
-   RETURNING lease_until::text AS until`,
+   RETURNING lease_until AS until`,
 );
 
 /** Undefined when the lease is lost. */
@@ -93,9 +93,9 @@ export async function extendLease(
   db: Queryable,
   { taskId, generation, claimId }: LeaseToken,
   seconds: number,
-): Promise<string | undefined> {
+): Promise<Date | undefined> {
   const values = [taskId, generation, claimId, seconds];
-  const [row] = await db.query<{ until: string }>(EXTEND, values);
+  const [row] = await db.query<{ until: Date }>(EXTEND, values);
   return row?.until;
 }
 

@@ -1,0 +1,131 @@
+import { withoutUndefined } from "../../base/options.ts";
+import type { LimitOptions, Limits } from "../../tasks/limits.ts";
+import { confirm } from "../confirm.ts";
+import { UsageError } from "../errors.ts";
+import { requireQueue } from "../find-queue.ts";
+import type { GlobalFlags } from "../options.ts";
+import { print, printJson } from "../output.ts";
+import { limitsText, queueLines } from "../queue-view.ts";
+import { withTidemill } from "../session.ts";
+import { formatInstant, shown } from "../text.ts";
+
+interface Documented extends GlobalFlags {
+  readonly json?: boolean;
+}
+
+export async function listQueues(flags: Documented): Promise<void> {
+  await withTidemill(flags, async (mill) => {
+    const queues = await mill.queues.list();
+    if (flags.json === true) printJson(queues);
+    else if (queues.length > 0) print(queueLines(queues).join("\n"));
+    else print("No queue was registered yet: a worker registers those it handles.");
+  });
+}
+
+export async function pauseQueue(
+  name: string,
+  flags: Documented & { readonly reason?: string },
+): Promise<void> {
+  const { reason, json } = flags;
+  await withTidemill(flags, async (mill) => {
+    await requireQueue(mill, name);
+    await mill.queues.pause(name, reason === undefined ? {} : { reason });
+    const { running } = await requireQueue(mill, name);
+    const rest = running === 0 ? "" : ` What runs goes on: ${running}.`;
+    if (json === true) printJson({ queue: name, isPaused: true, running });
+    else print(`Queue ${name} is paused.${rest}`);
+  });
+}
+
+export async function resumeQueue(name: string, flags: Documented): Promise<void> {
+  await withTidemill(flags, async (mill) => {
+    const { isPaused: wasPaused } = await requireQueue(mill, name);
+    await mill.queues.resume(name);
+    if (flags.json === true) printJson({ queue: name, isPaused: false, wasPaused });
+    else print(`Queue ${name} ${wasPaused ? "goes on" : "was not paused"}.`);
+  });
+}
+
+export interface LimitFlags extends Documented {
+  readonly concurrency?: Limits["concurrency"];
+  readonly rate?: Limits["rate"];
+  readonly keyRate?: Limits["keyRate"];
+  readonly reset?: boolean;
+  readonly yes?: boolean;
+}
+
+/** Shows the limits, after changing those that are given. The others stay. */
+export async function limitQueue(name: string, flags: LimitFlags): Promise<void> {
+  const { concurrency, rate, keyRate } = flags;
+  const given = withoutUndefined({ concurrency, rate, keyRate });
+  const isSetting = Object.keys(given).length > 0;
+  if (isSetting && flags.reset === true) {
+    throw new UsageError("--reset hands all limits back: leave out the others");
+  }
+  await withTidemill(flags, async (mill) => {
+    const before = (await requireQueue(mill, name)).limits;
+    if (isSetting) await mill.queues.setLimits(name, toOptions({ ...before, ...given }));
+    if (flags.reset === true) {
+      const has = limitsText(before);
+      if (has !== "") {
+        await confirm(
+          `This lifts the limits of ${name} (${has}) until a process that defines it starts.`,
+          flags,
+        );
+      }
+      await mill.queues.resetLimits(name);
+    }
+    const { limits } = await requireQueue(mill, name);
+    if (flags.json === true) printJson({ queue: name, limits });
+    else print(`Queue ${name}: ${limitsText(limits) || "no limits"}.`);
+  });
+}
+
+function toOptions({
+  concurrency,
+  rate,
+  keyRate,
+}: { [Name in keyof Limits]?: Limits[Name] | undefined }): LimitOptions {
+  return withoutUndefined({
+    concurrency: concurrency ?? undefined,
+    rate: rate ?? undefined,
+    keyRate: keyRate ?? undefined,
+  }) as LimitOptions;
+}
+
+interface KeyFlags extends Documented {
+  readonly tenant?: string;
+}
+
+export async function pauseKey(
+  queue: string,
+  key: string,
+  flags: KeyFlags & { readonly until?: Date; readonly reason?: string },
+): Promise<void> {
+  const { tenant, until, reason, json } = flags;
+  requireKey(key);
+  if (until !== undefined && until.getTime() <= Date.now()) {
+    throw new UsageError(`--until is past: ${formatInstant(until)}`);
+  }
+  await withTidemill(flags, async ({ queues }) => {
+    const options = withoutUndefined({ tenant, until, reason });
+    await queues.pauseKey(queue, key, options as { until: Date });
+    const how = until === undefined ? "until it is resumed" : `until ${formatInstant(until)}`;
+    if (json === true) printJson({ queue, key, ...options });
+    else print(`Key ${shown(key)} of queue ${queue} is paused ${how}.`);
+  });
+}
+
+export async function resumeKey(queue: string, key: string, flags: KeyFlags): Promise<void> {
+  const { tenant, json } = flags;
+  requireKey(key);
+  await withTidemill(flags, async ({ queues }) => {
+    const wasPaused = await queues.resumeKey(queue, key, tenant === undefined ? {} : { tenant });
+    if (json === true) printJson({ queue, key, wasPaused });
+    else print(`Key ${shown(key)} of queue ${queue} ${wasPaused ? "goes on" : "was not paused"}.`);
+  });
+}
+
+function requireKey(key: string): void {
+  if (key === "") throw new UsageError("the key is empty, and no task has such a key");
+}
