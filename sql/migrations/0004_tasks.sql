@@ -34,8 +34,8 @@ CREATE TABLE {schema}.task_lanes (
 -- back draws another number, which then is nobody's id.
 CREATE SEQUENCE {schema}.task_numbers AS BIGINT CACHE 1 NO CYCLE;
 
--- A claim changes no column that an index holds, so it is a HOT update; the space left on each page
--- is for that. The columns it changes are side by side, so that WAL carries little else.
+-- A claim changes no column that an index holds, so it is a HOT update, a little larger than the row;
+-- the space left on each page is for that. What it changes is side by side: WAL carries little else.
 CREATE TABLE {schema}.tasks (
     id               BIGINT PRIMARY KEY,
     claim_order      BIGINT,
@@ -68,7 +68,7 @@ CREATE TABLE {schema}.tasks (
     CHECK ((payload IS NULL) <> (bytes IS NULL)),
     CHECK ((partition_key IS NULL) = (partition_bucket IS NULL)),
     CHECK (cancel_reason IS NULL OR state = 'running')
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (fillfactor = 42, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX tasks_lane_idx ON {schema}.tasks (lane, claim_order) WHERE claim_order IS NOT NULL;
 CREATE INDEX tasks_scheduled_idx ON {schema}.tasks (run_at) WHERE claim_order IS NULL;
 

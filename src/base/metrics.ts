@@ -5,7 +5,7 @@ interface Series {
   value: number;
 }
 
-interface HistogramSeries {
+export interface HistogramSeries {
   readonly labels: Labels;
   readonly counts: Float64Array;
   sum: number;
@@ -28,6 +28,11 @@ export class Counter {
 
   add(amount = 1, labels: Labels = {}): void {
     seriesOf(this.#series, labels).value += amount;
+  }
+
+  /** One series, found once: for what is counted thousands of times a second. */
+  series(labels: Labels): { value: number } {
+    return seriesOf(this.#series, labels);
   }
 
   value(labels: Labels = {}): number {
@@ -79,12 +84,21 @@ export class Histogram {
   }
 
   observe(seconds: number, labels: Labels = {}): void {
+    this.observeIn(this.series(labels), seconds);
+  }
+
+  /** One series, found once: for what is observed thousands of times a second. */
+  series(labels: Labels): HistogramSeries {
     const key = render(labels);
     let series = this.#series.get(key);
     if (series === undefined) {
       series = { labels, counts: new Float64Array(DURATION_BUCKETS.length + 1), sum: 0 };
       this.#series.set(key, series);
     }
+    return series;
+  }
+
+  observeIn(series: HistogramSeries, seconds: number): void {
     let bucket = DURATION_BUCKETS.findIndex((limit) => seconds <= limit);
     if (bucket < 0) bucket = DURATION_BUCKETS.length;
     series.counts[bucket] = (series.counts[bucket] ?? 0) + 1;

@@ -34,7 +34,7 @@ const FIRINGS_SHOWN = 100;
 
 export interface ResumeOptions {
   /**
-   * Whether the schedule's own catch-up policy is applied to the ticks that passed during the pause.
+   * Whether the schedule's catch-up policy decides about ticks that passed during the pause.
    * Otherwise they do not fire.
    *
    * Defaults to false.

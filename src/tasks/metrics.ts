@@ -1,4 +1,4 @@
-import { Counter, Gauge, Histogram } from "../base/metrics.ts";
+import { Counter, Gauge, Histogram, type HistogramSeries } from "../base/metrics.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Settlement } from "./settlement.ts";
 
@@ -22,11 +22,16 @@ export class TaskMetrics {
   );
   readonly duration = new Histogram("tidemill_task_duration_seconds", "Time a handler took");
 
+  readonly #hot = new Map<string, { completions: { value: number }; duration: HistogramSeries }>();
+
   ended(task: ClaimedTask, settlement: Settlement, nowMs: number): void {
     const labels = { queue: task.queue };
-    if (task.startedAtMs > 0) this.duration.observe((nowMs - task.startedAtMs) / 1000, labels);
+    const hot = this.#hotSeries(task.queue);
+    if (task.startedAtMs > 0) {
+      this.duration.observeIn(hot.duration, (nowMs - task.startedAtMs) / 1000);
+    }
     if (settlement.kind === "complete") {
-      this.completions.add(1, labels);
+      hot.completions.value += 1;
       return;
     }
     const { outcome } = settlement.row;
@@ -37,6 +42,19 @@ export class TaskMetrics {
     if (settlement.kind === "bury") {
       this.deadLetters.add(1, { ...labels, cause: settlement.row.cause });
     }
+  }
+
+  #hotSeries(queue: string): { completions: { value: number }; duration: HistogramSeries } {
+    let hot = this.#hot.get(queue);
+    if (hot === undefined) {
+      const labels = { queue };
+      hot = {
+        completions: this.completions.series(labels),
+        duration: this.duration.series(labels),
+      };
+      this.#hot.set(queue, hot);
+    }
+    return hot;
   }
 
   text(): string {

@@ -1,0 +1,1 @@
+export { type Delivery, type RunOptions, TestKit, type TestKitOptions } from "./kit.ts";
