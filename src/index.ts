@@ -44,6 +44,14 @@ export {
 } from "./events/expected-version.ts";
 export type { ReadAllOptions, ReadStreamOptions } from "./events/read.ts";
 export { type Route, type RoutedEvent, type RouteOptions, route } from "./routes/route.ts";
+export type { ResumeOptions, ScheduleAdmin } from "./schedules/admin.ts";
+export type {
+  CatchUp,
+  Schedule,
+  ScheduleFiring,
+  ScheduleOptions,
+  ScheduleTaskOptions,
+} from "./schedules/schedule.ts";
 export type { TaskContext } from "./tasks/context.ts";
 export type { DeadLetterFilter, DeadLetterListOptions, DeadLetters } from "./tasks/dead-letters.ts";
 export type { NewTask, TaskOptions } from "./tasks/encode.ts";

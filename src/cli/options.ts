@@ -106,13 +106,13 @@ export function priority(text: string): Priority {
 }
 
 /** For a limit: a whole number, or none. */
-export function concurrency(text: string): number | null {
-  return text === "none" ? null : wholeNumber(0, 1_000_000)(text);
+export function concurrency(text: string): number | "none" {
+  return text === "none" ? text : wholeNumber(0, 1_000_000)(text);
 }
 
 /** For a limit: so many starts in so many seconds, or none. */
-export function rate(text: string): Rate | null {
-  if (text === "none") return null;
+export function rate(text: string): Rate | "none" {
+  if (text === "none") return text;
   const [, count = "", period = ""] = /^(\d+)\/(\d+(?:\.\d+)?)$/.exec(text) ?? [];
   const found = { count: Number(count), seconds: Number(period) };
   if (count !== "" && found.count > 0 && found.seconds > 0) return found;

@@ -92,27 +92,47 @@ interface Line {
   readonly lost: number;
 }
 
-export function ringLines(report: RingReport): string[] {
-  const { keySpace, queues, owners, spread, key, moves } = report;
-  const others = queues.filter((name) => name !== keySpace);
-  const of = others.length === 0 ? "" : ` of queues ${queues.join(", ")}`;
-  const title = `Key space ${colors.bold(keySpace)}${of}`;
-  const total = owners.reduce((sum, one) => sum + one.buckets.length, 0);
-  const lines = workerLines(report);
-  if (total === 0 && moves === undefined) {
-    const keyed = key === undefined ? [] : [`  ${keyText(key, false)}`];
-    return [`${title}: no worker owns its ${BUCKETS} buckets`, ...keyed];
+/** Key spaces that are owned alike, as most are, share one picture. */
+export function ringsLines(reports: readonly RingReport[]): string[] {
+  const alike = new Map<string, RingReport[]>();
+  for (const report of reports) {
+    const owned = JSON.stringify(report.owners.map(({ worker, buckets }) => [worker, buckets]));
+    alike.set(owned, [...(alike.get(owned) ?? []), report]);
   }
-  const how = `${spread.least} to ${spread.most} buckets each`;
+  return [...alike.values()].flatMap((group, index) => [
+    ...(index === 0 ? [] : [""]),
+    ...groupLines(group),
+  ]);
+}
+
+function groupLines(group: readonly RingReport[]): string[] {
+  const [report] = group;
+  if (report === undefined) return [];
+  const { owners, spread, key, moves } = report;
+  const title = `Key space${group.length === 1 ? "" : "s"} ${group.map(nameOf).join(", ")}`;
+  const total = owners.reduce((sum, one) => sum + one.buckets.length, 0);
+  const keyed = key === undefined ? [] : [`  ${keyText(key, moves !== undefined)}`];
+  if (total === 0 && moves === undefined) {
+    return [`${title}: no worker owns the ${BUCKETS} buckets`, ...keyed];
+  }
+  const range = spread.least < spread.most ? `${spread.least} to ${spread.most}` : spread.most;
+  const how = total === 0 ? "" : `, ${range} buckets each`;
   const unowned = total < BUCKETS ? colors.yellow(`, ${BUCKETS - total} without an owner`) : "";
+  const lines = workerLines(report);
   return [
-    `${title}: ${many(owners.length, "worker")}, ${total === 0 ? "no buckets" : how}${unowned}`,
+    `${title}: ${many(owners.length, "worker")}${how}${unowned}`,
     ...tableLines(lines, columnsOf(moves !== undefined)),
     ...(moves === undefined ? [] : [`  ${moves.length} of ${BUCKETS} buckets would move.`]),
-    ...(key === undefined ? [] : [`  ${keyText(key, moves !== undefined)}`]),
+    ...keyed,
     "",
     ...mapLines(report, lines),
   ];
+}
+
+/** With its queues, unless it is the space of one queue's own. */
+function nameOf({ keySpace, queues }: RingReport): string {
+  const isOwn = queues.every((name) => name === keySpace);
+  return `${colors.bold(keySpace)}${isOwn ? "" : ` (${queues.join(", ")})`}`;
 }
 
 function workerLines({ owners, moves = [] }: RingReport): Line[] {

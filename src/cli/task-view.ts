@@ -112,6 +112,7 @@ export function pageLines(tasks: readonly TaskView[], limit: number, none: strin
   return [...taskListLines(tasks), ...more];
 }
 
+/** Columns that would say nothing, or the same in each line, are left out. */
 function taskListLines(tasks: readonly TaskView[]): string[] {
   const columns: Column<TaskView>[] = [
     { title: "TASK", value: (one) => one.id, align: "right" },
@@ -122,11 +123,15 @@ function taskListLines(tasks: readonly TaskView[]): string[] {
     { title: "PRIORITY", value: (one) => String(one.priority), align: "right" },
     { title: "ATTEMPTS", value: (one) => `${one.attempt}/${one.maxAttempts}`, align: "right" },
     { title: "CREATED", value: (one) => formatAge(one.createdAt), align: "right" },
+    { title: "DIED", value: (one) => formatAge(one.finishedAt ?? one.createdAt), align: "right" },
     { title: "TENANT", value: (one) => one.tenant },
     { title: "CAUSE", value: (one) => one.cause ?? "-" },
     { title: "REASON", value: (one) => cut(one.reason ?? "") },
   ];
+  const areDead = tasks.every((one) => one.state === "dead");
   const isTold: Readonly<Record<string, boolean>> = {
+    STATE: !areDead,
+    DIED: areDead,
     KIND: tasks.some((one) => one.kind !== undefined),
     KEY: tasks.some((one) => one.partitionKey !== undefined),
     TENANT: tasks.some((one) => one.tenant !== "default"),

@@ -27,8 +27,9 @@ export interface LeaderOptions extends RebalanceOptions {
 }
 
 const FORGET_SECONDS = 24 * 3600;
-/** How often a follower tries: far less than the heartbeat timeout, so no death goes unseen. */
-const ELECTION_MS_MAX = 500;
+const FORGET_EVERY_MS = 60_000;
+/** How often a follower tries, in heartbeat timeouts: a new leader is there when one runs out. */
+const ELECTION_SHARE = 0.4;
 /** A busy row was not moved in this pass; its batch may end any moment. */
 const RETRY_MS = 100;
 
@@ -49,6 +50,7 @@ export class Leader implements Service {
   #term: bigint | undefined;
   /** Since when this worker leads without a failed cycle. */
   #steadySince = Infinity;
+  #forgotAtMs = -Infinity;
 
   constructor(db: Database, election: Election, options: LeaderOptions) {
     this.#db = db;
@@ -94,10 +96,12 @@ export class Leader implements Service {
   }
 
   async #turn(): Promise<TurnResult> {
-    const { clock, rebalanceIntervalMs, workerId } = this.#options;
+    const { clock, heartbeatTimeoutMs, rebalanceIntervalMs, workerId } = this.#options;
     this.#become(await this.#election.hold());
     const term = this.#term;
-    if (term === undefined) return { restMs: Math.min(rebalanceIntervalMs, ELECTION_MS_MAX) };
+    if (term === undefined) {
+      return { restMs: Math.min(rebalanceIntervalMs, heartbeatTimeoutMs * ELECTION_SHARE) };
+    }
     const leader = { term, leaderId: workerId };
     const result = await rebalance(this.#db, leader, this.#options);
     this.#options.onUnassignable(result.unassignable);
@@ -130,7 +134,10 @@ export class Leader implements Service {
       run: async () => {
         const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000, workerId);
         if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
-        await forgetEndedWorkers(this.#db, FORGET_SECONDS);
+        if (clock.now() - this.#forgotAtMs > FORGET_EVERY_MS) {
+          this.#forgotAtMs = clock.now();
+          await forgetEndedWorkers(this.#db, FORGET_SECONDS);
+        }
         // Who could not reach the database may not have been the only one.
         if (clock.now() - this.#steadySince < heartbeatTimeoutMs) return;
         const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;

@@ -16,6 +16,8 @@ export interface DispatcherOptions {
   readonly onEvents: () => void;
   /** Membership, an assignment or a consumer's state may have changed. */
   readonly onChanges: () => void;
+  /** Tasks may have been enqueued. */
+  readonly onTasks: () => void;
 }
 
 /**
@@ -27,6 +29,7 @@ export class Dispatcher implements Service {
   readonly #db: Database;
   readonly #options: DispatcherOptions;
   #last: Pulse | undefined;
+  #wasNumberNew = false;
 
   constructor(db: Database, options: DispatcherOptions) {
     this.#db = db;
@@ -44,12 +47,16 @@ export class Dispatcher implements Service {
   }
 
   async #turn(): Promise<TurnResult> {
-    const { intervalMs, onEvents, onChanges } = this.#options;
+    const { intervalMs, onEvents, onChanges, onTasks } = this.#options;
     const pulse = await readPulse(this.#db);
     const last = this.#last;
     this.#last = pulse;
     if (last === undefined || pulse.latest !== last.latest) onEvents();
     if (last === undefined || pulse.changes !== last.changes) onChanges();
+    // The number is drawn before the commit, so what was new at the last look may be there now.
+    const isNumberNew = last === undefined || pulse.taskNumber !== last.taskNumber;
+    if (isNumberNew || this.#wasNumberNew) onTasks();
+    this.#wasNumberNew = isNumberNew;
     return { restMs: intervalMs };
   }
 }

@@ -38,6 +38,9 @@ interface Running {
   readonly ended: Promise<void>;
 }
 
+/** A worker without consumers has nothing to read. */
+const IDLE_MS = 60_000;
+
 /**
  * Keeps a loop running for each partition that is assigned to this worker, and none else.
  *
@@ -80,6 +83,7 @@ export class ConsumerRunner implements Service {
 
   /** Makes the rows that others need to know these consumers. */
   async register(): Promise<void> {
+    if (this.#partitions.size === 0) return;
     // In one order, because two workers that insert the same names in two would deadlock.
     const names = [...this.#partitions.keys()].sort();
     const consumers = new Set([...this.#partitions.values()].map((one) => one.consumer));
@@ -116,6 +120,7 @@ export class ConsumerRunner implements Service {
   }
 
   async #sync(): Promise<TurnResult> {
+    if (this.#partitions.size === 0) return { restMs: IDLE_MS };
     if (this.#fatal !== undefined) throw this.#fatal;
     const { workerId, syncIntervalMs, isTrusted } = this.#options;
     const mine = isTrusted() ? await readAssignmentsOf(this.#db, workerId) : [];

@@ -17,7 +17,7 @@ export interface ListenerOptions {
   readonly logger: Logger;
 }
 
-const CHECK_MS = 1_000;
+const CHECK_MS = 15_000;
 const ANSWER_MS = 5_000;
 const RECONNECT_MS_BASE = 100;
 const RECONNECT_MS_MAX = 30_000;

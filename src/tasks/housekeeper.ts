@@ -20,6 +20,9 @@ import {
 } from "./sql/reap.ts";
 
 export interface HousekeeperOptions {
+  /** How often to look when nothing is known to be due. */
+  readonly turnMs: number;
+  readonly leaseMs: number;
   readonly workerId: string;
   /** Undefined while another worker leads. */
   readonly term: () => bigint | undefined;
@@ -31,13 +34,16 @@ export interface HousekeeperOptions {
   readonly onWork: () => void;
 }
 
-const TURN_MS = 1_000;
+/** While another worker leads; costs nothing. */
+const FOLLOWER_MS = 1_000;
 const RETRY_MS_MAX = 5_000;
+/** Something due was not taken: somebody has its row locked. */
+const BUSY_MS = 50;
 const PROMOTE_MAX = 1_000;
 const CLAIMS_MAX = 50;
 
 /**
- * What one worker does for all, about every second: makes due tasks pending and takes tasks from
+ * What one worker does for all, when it is due: makes scheduled tasks pending and takes tasks from
  * workers that stopped renewing. Both are compare-and-set and done under the leader's term, so a
  * leader that was replaced writes nothing, and two of them could do no harm.
  */
@@ -64,17 +70,20 @@ export class Housekeeper implements Service {
 
   async #turn(): Promise<TurnResult> {
     const term = this.#options.term();
-    if (term === undefined) return { restMs: TURN_MS };
-    const { claimsDue, promoteInSeconds } = await probeTasks(this.#db);
-    const reaped = claimsDue ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
+    if (term === undefined) return { restMs: FOLLOWER_MS };
+    const { checkInSeconds, promoteInSeconds } = await probeTasks(this.#db);
+    const reaped = checkInSeconds <= 0 ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
     const promoted =
       promoteInSeconds <= 0
         ? await this.#underTerm(term, (tx) => promoteTasks(tx, PROMOTE_MAX))
         : 0;
     if (reaped + promoted > 0) await this.#announce(reaped, promoted);
     if (promoted === PROMOTE_MAX) return "again";
-    const nextMs = promoteInSeconds > 0 ? Math.ceil(promoteInSeconds * 1000) : TURN_MS;
-    return { restMs: Math.min(TURN_MS, nextMs) };
+    if (promoteInSeconds <= 0) return { restMs: BUSY_MS };
+    // A claim made after this look has a whole lease before it; one that is due and whose rows are
+    // locked is looked at again soon.
+    const nextMs = Math.ceil(Math.min(promoteInSeconds, Math.max(checkInSeconds, 0.1)) * 1000);
+    return { restMs: Math.min(this.#options.turnMs, this.#options.leaseMs / 2, nextMs) };
   }
 
   async #underTerm(term: bigint, work: (tx: Connection) => Promise<number>): Promise<number> {

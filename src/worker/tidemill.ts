@@ -37,6 +37,7 @@ import {
 } from "../events/read.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
 import { checkRoutes, concerns, type Route, tasksOf } from "../routes/route.ts";
+import { ScheduleAdmin } from "../schedules/admin.ts";
 import { DeadLetters } from "../tasks/dead-letters.ts";
 import { QueueDirectory } from "../tasks/directory.ts";
 import type { NewTask, TaskOptions } from "../tasks/encode.ts";
@@ -96,6 +97,8 @@ export class Tidemill implements AsyncDisposable {
   readonly tasks: TaskAdmin;
   /** List, pause, resume, limits, keys, ring. */
   readonly queues: QueueAdmin;
+  /** Put, list, pause, resume, run now. */
+  readonly schedules: ScheduleAdmin;
   /** List, edit, redrive, purge. */
   readonly deadLetters: DeadLetters;
   readonly #url: string;
@@ -125,6 +128,10 @@ export class Tidemill implements AsyncDisposable {
       channel,
       notifier: new Notifier(db, channel, this.#logger),
     };
+    this.schedules = new ScheduleAdmin(this.#enqueue, changesChannel(db.names), (queue) => {
+      this.taskMetrics.enqueued.add(1, { queue });
+      for (const worker of this.#workers) worker.tasksEnqueued();
+    });
     this.#results = new ResultWaiter(db, systemClock);
     const channels = { changes: changesChannel(db.names), tasks: channel };
     this.tasks = new TaskAdmin(db, channels);

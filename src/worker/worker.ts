@@ -18,6 +18,7 @@ import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
 import type { Partitioning } from "../db/migrations.ts";
 import { createEventPartitions } from "../events/sql/preconditions.ts";
+import { Scheduler } from "../schedules/scheduler.ts";
 import { moveBuckets } from "../tasks/bucket-moves.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
 import { Housekeeper } from "../tasks/housekeeper.ts";
@@ -58,17 +59,20 @@ export interface TaskWorkerContext {
 
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
 const CONTROL_CONNECTIONS = 2;
-const RECONCILE_MS = 1_000;
+/** A worker that listens still looks: a notification may be lost. */
+const RECONCILE_MS = 3_000;
 const AUDIT_DAYS = 30;
 const PARTITION_CHECK_MS = 10_000;
 const HOUSEKEEPING_MS = 30_000;
 const HISTORY_MS = 3_600_000;
 const PARTITION_DAYS_AHEAD = 7;
-const TALLY_MS = 5_000;
-const LIMITS_MS = 2_000;
+const TALLY_MS = 10_000;
+const LIMITS_MS = 10_000;
+/** When nothing is due before, and scheduled tasks are announced. */
+const HOUSEKEEPER_MS = 5_000;
 const KEYS_PER_RUN = 10_000;
-/** A worker that is told of tasks still looks this often: a notification may be lost. */
-const TASK_RECONCILE_MS = 5_000;
+/** What the dispatcher cannot see: a task whose transaction took long, and whose news was lost. */
+const TASK_RECONCILE_MS = 30_000;
 
 /**
  * One member of the cluster in this process: new → starting → running → stopping → stopped. An id
@@ -257,11 +261,13 @@ export class Worker implements AsyncDisposable {
     const leader = this.#buildLeader(db, election);
     const tasks = this.#buildTasks(db, registry);
     const housekeeper = this.#buildHousekeeper(db, leader, tasks);
+    const scheduler = this.#buildScheduler(db, leader, tasks);
     const onEvents = (): void => reader.bell.ring();
     const onChanges = (): void => {
       leader.bell.ring();
       runner.changed();
       tasks?.changed();
+      scheduler?.bell.ring();
     };
     const onTasks = (): void => {
       tasks?.workArrived();
@@ -269,11 +275,28 @@ export class Worker implements AsyncDisposable {
     };
     const isListening = options.dispatcherStrategy === "notify";
     const intervalMs = isListening ? RECONCILE_MS : options.dispatcherInterval;
-    const dispatcher = new Dispatcher(db, { ...shared, intervalMs, onEvents, onChanges });
+    const dispatcher = new Dispatcher(db, {
+      ...shared,
+      intervalMs,
+      onEvents,
+      onChanges,
+      onTasks,
+    });
     const listener = isListening
       ? this.#buildListener(db, { onEvents, onChanges, onTasks })
       : undefined;
-    return { registry, reader, runner, election, leader, dispatcher, listener, tasks, housekeeper };
+    return {
+      registry,
+      reader,
+      runner,
+      election,
+      leader,
+      dispatcher,
+      listener,
+      tasks,
+      housekeeper,
+      scheduler,
+    };
   }
 
   #buildTasks(db: Database, registry: Registry): TaskRunner | undefined {
@@ -302,6 +325,25 @@ export class Worker implements AsyncDisposable {
     });
   }
 
+  #buildScheduler(
+    db: Database,
+    leader: Leader,
+    tasks: TaskRunner | undefined,
+  ): Scheduler | undefined {
+    if (this.#context.compat !== undefined) return undefined;
+    const { directory, metrics, channel } = this.#context.tasks;
+    return new Scheduler(db, {
+      workerId: this.id,
+      term: () => leader.term,
+      directory,
+      channel,
+      clock: this.#clock,
+      logger: this.#logger,
+      metrics,
+      onWork: () => tasks?.workArrived(),
+    });
+  }
+
   #buildHousekeeper(
     db: Database,
     leader: Leader,
@@ -309,7 +351,10 @@ export class Worker implements AsyncDisposable {
   ): Housekeeper | undefined {
     if (this.#context.compat !== undefined) return undefined;
     const { metrics, channel } = this.#context.tasks;
+    const isListening = this.#options.dispatcherStrategy === "notify";
     return new Housekeeper(db, {
+      turnMs: isListening ? HOUSEKEEPER_MS : this.#options.taskPollInterval,
+      leaseMs: this.#options.leaseSeconds * 1000,
       workerId: this.id,
       term: () => leader.term,
       channel,
@@ -463,12 +508,14 @@ interface Wakes {
 
 /** In the order in which they start; they stop in reverse. */
 function servicesOf(parts: Parts): Service[] {
-  const { registry, leader, housekeeper, dispatcher, listener, reader, tasks, runner } = parts;
+  const { registry, leader, housekeeper, scheduler } = parts;
+  const { dispatcher, listener, reader, tasks, runner } = parts;
   const taskServices = tasks === undefined ? [] : [tasks.finisher, tasks.renewer, tasks];
   return [
     registry,
     leader,
     ...(housekeeper === undefined ? [] : [housekeeper]),
+    ...(scheduler === undefined ? [] : [scheduler]),
     dispatcher,
     ...(listener === undefined ? [] : [listener]),
     reader,
@@ -487,4 +534,5 @@ interface Parts {
   readonly listener: Listener | undefined;
   readonly tasks: TaskRunner | undefined;
   readonly housekeeper: Housekeeper | undefined;
+  readonly scheduler: Scheduler | undefined;
 }

@@ -49,7 +49,7 @@ export async function redriveDead(ids: readonly string[], flags: DeadFlags): Pro
   const filter = toFilter(ids, flags);
   await withTidemill(flags, async (mill) => {
     const which = await describe(mill, filter);
-    await confirm(`This runs ${which} again, with all their attempts.`, flags);
+    await confirm(`This runs ${which} again, with all attempts anew.`, flags);
     const redriven = await mill.deadLetters.redrive(filter);
     refuseNone(redriven, ids);
     if (flags.json === true) printJson({ redriven });

@@ -1,5 +1,6 @@
 import { withoutUndefined } from "../../base/options.ts";
-import type { LimitOptions, Limits } from "../../tasks/limits.ts";
+import type { LimitOptions, Limits, Rate } from "../../tasks/limits.ts";
+import type { PauseKeyOptions } from "../../tasks/queue-admin.ts";
 import { confirm } from "../confirm.ts";
 import { UsageError } from "../errors.ts";
 import { requireQueue } from "../find-queue.ts";
@@ -47,9 +48,9 @@ export async function resumeQueue(name: string, flags: Documented): Promise<void
 }
 
 export interface LimitFlags extends Documented {
-  readonly concurrency?: Limits["concurrency"];
-  readonly rate?: Limits["rate"];
-  readonly keyRate?: Limits["keyRate"];
+  readonly concurrency?: number | "none";
+  readonly rate?: Rate | "none";
+  readonly keyRate?: Rate | "none";
   readonly reset?: boolean;
   readonly yes?: boolean;
 }
@@ -57,14 +58,13 @@ export interface LimitFlags extends Documented {
 /** Shows the limits, after changing those that are given. The others stay. */
 export async function limitQueue(name: string, flags: LimitFlags): Promise<void> {
   const { concurrency, rate, keyRate } = flags;
-  const given = withoutUndefined({ concurrency, rate, keyRate });
-  const isSetting = Object.keys(given).length > 0;
+  const isSetting = [concurrency, rate, keyRate].some((one) => one !== undefined);
   if (isSetting && flags.reset === true) {
     throw new UsageError("--reset hands all limits back: leave out the others");
   }
   await withTidemill(flags, async (mill) => {
     const before = (await requireQueue(mill, name)).limits;
-    if (isSetting) await mill.queues.setLimits(name, toOptions({ ...before, ...given }));
+    if (isSetting) await mill.queues.setLimits(name, limitsAfter(before, flags));
     if (flags.reset === true) {
       const has = limitsText(before);
       if (has !== "") {
@@ -81,15 +81,14 @@ export async function limitQueue(name: string, flags: LimitFlags): Promise<void>
   });
 }
 
-function toOptions({
-  concurrency,
-  rate,
-  keyRate,
-}: { [Name in keyof Limits]?: Limits[Name] | undefined }): LimitOptions {
+/** The library replaces all limits at once: those that are not given are given back to it. */
+function limitsAfter(before: Limits, { concurrency, rate, keyRate }: LimitFlags): LimitOptions {
+  const after = <T>(given: T | "none" | undefined, kept: T | null): T | undefined =>
+    given === "none" ? undefined : (given ?? kept ?? undefined);
   return withoutUndefined({
-    concurrency: concurrency ?? undefined,
-    rate: rate ?? undefined,
-    keyRate: keyRate ?? undefined,
+    concurrency: after(concurrency, before.concurrency),
+    rate: after(rate, before.rate),
+    keyRate: after(keyRate, before.keyRate),
   }) as LimitOptions;
 }
 
@@ -108,8 +107,8 @@ export async function pauseKey(
     throw new UsageError(`--until is past: ${formatInstant(until)}`);
   }
   await withTidemill(flags, async ({ queues }) => {
-    const options = withoutUndefined({ tenant, until, reason });
-    await queues.pauseKey(queue, key, options as { until: Date });
+    const options = withoutUndefined({ tenant, until, reason }) as PauseKeyOptions;
+    await queues.pauseKey(queue, key, options);
     const how = until === undefined ? "until it is resumed" : `until ${formatInstant(until)}`;
     if (json === true) printJson({ queue, key, ...options });
     else print(`Key ${shown(key)} of queue ${queue} is paused ${how}.`);

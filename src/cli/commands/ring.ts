@@ -3,7 +3,7 @@ import type { RingView } from "../../tasks/queue-admin.ts";
 import { requireQueue } from "../find-queue.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";
-import { ringLines, ringReport, type SupposedChange } from "../ring-view.ts";
+import { ringReport, ringsLines, type SupposedChange } from "../ring-view.ts";
 import { withTidemill } from "../session.ts";
 import { shortId } from "../table.ts";
 import { shown } from "../text.ts";
@@ -27,8 +27,7 @@ export async function showRing(flags: RingFlags): Promise<void> {
       .filter((space) => keySpace === undefined || space.keySpace === keySpace)
       .map((space) => ringReport(space, { key, change }));
     if (json === true) printJson(reports);
-    else if (reports.length > 0)
-      print(reports.map((one) => ringLines(one).join("\n")).join("\n\n"));
+    else if (reports.length > 0) print(ringsLines(reports).join("\n"));
     else print("No queue was registered yet: a worker registers those it handles.");
   });
 }

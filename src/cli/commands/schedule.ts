@@ -1,8 +1,5 @@
-import { NotFoundError } from "../../base/errors.ts";
 import { withoutUndefined } from "../../base/options.ts";
-import type { ScheduleAdmin } from "../../schedules/admin.ts";
 import type { CatchUp, Schedule, ScheduleOptions } from "../../schedules/schedule.ts";
-import type { Tidemill } from "../../worker/tidemill.ts";
 import { confirm } from "../confirm.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";
@@ -20,20 +17,8 @@ interface Confirmed extends Documented {
   readonly yes?: boolean;
 }
 
-async function withSchedules(
-  flags: GlobalFlags,
-  work: (schedules: ScheduleAdmin) => Promise<void>,
-): Promise<void> {
-  await withTidemill(flags, async (mill) => await work(schedulesOf(mill)));
-}
-
-function schedulesOf(mill: Tidemill & { readonly schedules?: ScheduleAdmin }): ScheduleAdmin {
-  if (mill.schedules === undefined) throw new NotFoundError("this version has no schedules");
-  return mill.schedules;
-}
-
 export async function listSchedules(flags: Documented): Promise<void> {
-  await withSchedules(flags, async (schedules) => {
+  await withTidemill(flags, async ({ schedules }) => {
     const all = await schedules.list();
     if (flags.json === true) printJson(all);
     else if (all.length > 0) print(scheduleLines(all).join("\n"));
@@ -63,7 +48,7 @@ export async function addSchedule(name: string, flags: AddFlags): Promise<void> 
     catchUpMax,
     payload,
   }) as ScheduleOptions;
-  await withSchedules(flags, async (schedules) => {
+  await withTidemill(flags, async ({ schedules }) => {
     const known = (await schedules.list()).find((one) => one.name === name);
     if (known !== undefined) {
       const has = `${known.cron} in ${known.timeZone}, to queue ${known.queue}`;
@@ -82,7 +67,7 @@ function nextText({ nextAt, pausedAt }: Schedule): string {
 }
 
 export async function removeSchedule(name: string, flags: Confirmed): Promise<void> {
-  await withSchedules(flags, async (schedules) => {
+  await withTidemill(flags, async ({ schedules }) => {
     const { cron, queue } = await schedules.get(name);
     await confirm(
       `This forgets schedule ${shown(name)} (${cron}, to queue ${queue}) and its firings.`,
@@ -95,7 +80,7 @@ export async function removeSchedule(name: string, flags: Confirmed): Promise<vo
 }
 
 export async function pauseSchedule(name: string, flags: Documented): Promise<void> {
-  await withSchedules(flags, async (schedules) => {
+  await withTidemill(flags, async ({ schedules }) => {
     await schedules.pause(name);
     if (flags.json === true) printJson(await schedules.get(name));
     else print(`Schedule ${shown(name)} is paused.`);
@@ -106,7 +91,7 @@ export async function resumeSchedule(
   name: string,
   flags: Documented & { readonly catchUp?: boolean },
 ): Promise<void> {
-  await withSchedules(flags, async (schedules) => {
+  await withTidemill(flags, async ({ schedules }) => {
     const { pausedAt } = await schedules.get(name);
     await schedules.resume(name, { catchUp: flags.catchUp === true });
     const schedule = await schedules.get(name);
@@ -117,7 +102,7 @@ export async function resumeSchedule(
 }
 
 export async function runScheduleNow(name: string, flags: Documented): Promise<void> {
-  await withSchedules(flags, async (schedules) => {
+  await withTidemill(flags, async ({ schedules }) => {
     const { id, queue } = await schedules.runNow(name);
     if (flags.json === true) printJson({ id, queue });
     else print(`Schedule ${shown(name)} enqueued task ${id} to queue ${queue}.`);

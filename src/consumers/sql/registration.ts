@@ -42,16 +42,25 @@ export async function registerPartitions(
 const PULSE = statement(
   "pulse",
   `SELECT (SELECT version FROM {schema}.cluster_changes WHERE id = 1) AS changes,
-          (SELECT global_position FROM {events} ORDER BY global_position DESC LIMIT 1) AS latest`,
+          (SELECT global_position FROM {events} ORDER BY global_position DESC LIMIT 1) AS latest,
+          COALESCE(pg_sequence_last_value('{schema}.task_numbers'::regclass), 0) AS task_number`,
 );
 
 export interface Pulse {
   readonly changes: bigint;
   readonly latest: bigint;
+  /** The last number drawn for a task, which may not be committed yet. */
+  readonly taskNumber: bigint;
 }
 
 /** What may have happened since the last look: the log grew, the cluster changed. */
 export async function readPulse(db: Queryable): Promise<Pulse> {
-  const [row] = await db.query<{ changes: string; latest: string | null }>(PULSE);
-  return { changes: BigInt(row?.changes ?? 0), latest: BigInt(row?.latest ?? 0) };
+  const [row] = await db.query<{ changes: string; latest: string | null; task_number: string }>(
+    PULSE,
+  );
+  return {
+    changes: BigInt(row?.changes ?? 0),
+    latest: BigInt(row?.latest ?? 0),
+    taskNumber: BigInt(row?.task_number ?? 0),
+  };
 }

@@ -4,23 +4,24 @@ import { statement } from "../../db/statement.ts";
 // One cheap statement tells the leader whether there is anything to do, and when there will be.
 const PROBE = statement(
   "tasks_probe",
-  `SELECT (SELECT check_at <= NOW() FROM {schema}.task_claims
-            ORDER BY check_at LIMIT 1) AS claims_due,
+  `SELECT (SELECT extract(epoch FROM check_at - NOW())::float8 FROM {schema}.task_claims
+            ORDER BY check_at LIMIT 1) AS check_in,
           (SELECT extract(epoch FROM run_at - NOW())::float8 FROM {schema}.tasks
             WHERE claim_order IS NULL
             ORDER BY run_at LIMIT 1) AS promote_in`,
 );
 
 export interface TaskProbe {
-  readonly claimsDue: boolean;
+  /** Seconds until the next claim is to be looked at; negative when it is. */
+  readonly checkInSeconds: number;
   /** Seconds until the next scheduled task is due; negative when it is. */
   readonly promoteInSeconds: number;
 }
 
 export async function probeTasks(db: Queryable): Promise<TaskProbe> {
-  const [row] = await db.query<{ claims_due: boolean | null; promote_in: number | null }>(PROBE);
+  const [row] = await db.query<{ check_in: number | null; promote_in: number | null }>(PROBE);
   return {
-    claimsDue: row?.claims_due === true,
+    checkInSeconds: row?.check_in ?? Infinity,
     promoteInSeconds: row?.promote_in ?? Infinity,
   };
 }

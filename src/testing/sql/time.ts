@@ -25,7 +25,15 @@ const PASS = [
   ),
   statement(
     "testing_pass_schedules",
-    "UPDATE {schema}.schedules SET next_at = next_at - make_interval(secs => $1::float8)",
+    `WITH passed AS (
+       UPDATE {schema}.schedules
+          SET next_at = next_at - make_interval(secs => $1::float8),
+              retry_at = retry_at - make_interval(secs => $1::float8)
+       RETURNING name, next_at
+     )
+     DELETE FROM {schema}.schedule_firings AS firing
+      USING passed
+      WHERE firing.name = passed.name AND firing.kind = 'tick' AND firing.tick >= passed.next_at`,
   ),
 ];
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { queue, TidemillError } from "../../../src/index.ts";
 import { ScheduleAdmin } from "../../../src/schedules/admin.ts";
 import { fireSchedule } from "../../../src/schedules/firing.ts";
+import { QueueDirectory } from "../../../src/tasks/directory.ts";
 import type { StandardSchema } from "../../../src/tasks/schema.ts";
 import { readServerTime } from "../../support/cluster.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -121,67 +122,87 @@ describe("put", () => {
   });
 });
 
-describe("a definition is refused, and nothing stored,", () => {
-  const text: StandardSchema<string> = {
-    "~standard": {
-      version: 1,
-      vendor: "test",
-      validate: (value) =>
-        typeof value === "string" ? { value } : { issues: [{ message: "not a text" }] },
-    },
-  };
-  const INVALID = "TM_INVALID_INPUT";
-  const CONFIG = "TM_CONFIG";
-  it.each<[string, string, object, string, string]>([
-    ["a bad expression", "s", { cron: "61 * * * *" }, INVALID, "minutes go from 0 to 59"],
-    ["a date that never comes", "s", { cron: "0 0 30 2 *" }, INVALID, "it never fires"],
-    ["no expression", "s", { cron: undefined }, INVALID, "a schedule needs cron"],
-    ["an unknown zone", "s", { timeZone: "Mars/Olympus" }, INVALID, "not a known time zone"],
-    ["an unknown queue", "s", { queue: "nowhere" }, INVALID, 'there is no queue "nowhere"'],
-    ["no queue", "s", { queue: undefined }, INVALID, "a schedule needs a queue"],
-    ["an unknown option", "s", { catchup: "all" }, CONFIG, 'did you mean "catchUp"?'],
-    ["a time of its own", "s", { runAt: new Date() }, CONFIG, 'schedule option "runAt"'],
-    ["one key for all", "s", { idempotencyKey: "k" }, CONFIG, 'option "idempotencyKey"'],
-    ["an unknown policy", "s", { catchUp: "some" }, CONFIG, 'catchUp must be "skip"'],
-    ["no bound", "s", { catchUpMax: 0 }, CONFIG, "catchUpMax must be a whole number"],
-    ["too high a bound", "s", { catchUpMax: 10_001 }, CONFIG, "at most 10000"],
-    ["a bad priority", "s", { priority: 12 }, INVALID, "priority must be"],
-    ["a bad timeout", "s", { timeoutSeconds: 0 }, CONFIG, "timeoutSeconds"],
-    ["bytes", "s", { payload: new Uint8Array(2) }, INVALID, "must be JSON, not bytes"],
-    ["a cycle", "s", { payload: cyclic() }, INVALID, "cannot be written as JSON"],
-    ["a misfit", "s", { queue: queue("t", { schema: text }), payload: 1 }, INVALID, "not a text"],
-    ["an empty name", " ", {}, CONFIG, "a name that is not empty"],
-    ["a long name", "ü".repeat(101), {}, CONFIG, "at most 200 bytes"],
-    ["half a character", "\ud800", {}, CONFIG, "half a character"],
-  ])("with %s", async (_, name, given, code, message) => {
-    const scene = await newScene();
-    const options = { ...SALES, ...given } as typeof SALES;
-    const error = await scene.admin.put(name, options).catch((caught: unknown) => caught);
-    expect(error).toBeInstanceOf(TidemillError);
-    expect(error).toMatchObject({ code, message: expect.stringContaining(message) });
-    expect(await scene.admin.list()).toEqual([]);
+const TEXT: StandardSchema<string> = {
+  "~standard": {
+    version: 1,
+    vendor: "test",
+    validate: (value) =>
+      typeof value === "string" ? { value } : { issues: [{ message: "not a text" }] },
+  },
+};
+const CYCLE: { self?: object } = {};
+CYCLE.self = CYCLE;
+
+interface Refusal {
+  readonly name?: string;
+  readonly given: object;
+  readonly code: "TM_INVALID_INPUT" | "TM_CONFIG";
+  readonly says: string;
+}
+
+const invalid = (given: object, says: string): Refusal => ({
+  given,
+  code: "TM_INVALID_INPUT",
+  says,
+});
+const misused = (given: object, says: string): Refusal => ({ given, code: "TM_CONFIG", says });
+const misnamed = (name: string, says: string): Refusal => ({ ...misused({}, says), name });
+
+const REFUSED = [
+  invalid({ cron: "61 * * * *" }, "minutes go from 0 to 59"),
+  invalid({ cron: "0 0 30 2 *" }, "it never fires"),
+  invalid({ cron: undefined }, "a schedule needs cron"),
+  invalid({ timeZone: "Mars/Olympus" }, "not a known time zone"),
+  invalid({ queue: "nowhere" }, 'there is no queue "nowhere"'),
+  invalid({ queue: undefined }, "a schedule needs a queue"),
+  invalid({ priority: 12 }, "priority must be"),
+  invalid({ payload: new Uint8Array(2) }, "must be JSON, not bytes"),
+  invalid({ payload: CYCLE }, "cannot be written as JSON"),
+  invalid({ queue: queue("texts", { schema: TEXT }), payload: 1 }, "not a text"),
+  misused({ catchup: "all" }, 'did you mean "catchUp"?'),
+  misused({ runAt: "2030-01-01T00:00:00Z" }, 'unknown schedule option "runAt"'),
+  misused({ delaySeconds: 1 }, 'unknown schedule option "delaySeconds"'),
+  misused({ idempotencyKey: "k" }, 'unknown schedule option "idempotencyKey"'),
+  misused({ catchUp: "some" }, 'catchUp must be "skip"'),
+  misused({ catchUpMax: 0 }, "catchUpMax must be a whole number"),
+  misused({ catchUpMax: 10_001 }, "at most 10000"),
+  misused({ timeoutSeconds: 0 }, "timeoutSeconds"),
+  misnamed(" ", "a name that is not empty"),
+  misnamed("ü".repeat(101), "at most 200 bytes"),
+  misnamed("\ud800", "half a character"),
+];
+
+describe("a definition that cannot work", () => {
+  it("is refused, and nothing is stored", async () => {
+    const { admin } = await newScene();
+    for (const { name = "sales", given, code, says } of REFUSED) {
+      const error = await admin.put(name, { ...SALES, ...given }).catch((caught) => caught);
+      expect(error, says).toBeInstanceOf(TidemillError);
+      expect(error).toMatchObject({ code, message: expect.stringContaining(says) });
+    }
+    expect(await admin.list()).toEqual([]);
   });
 
-  it("and one that would replace another leaves that as it was", async () => {
-    const scene = await newScene();
-    const before = await scene.admin.put("sales", SALES);
-    await expect(scene.admin.put("sales", { ...SALES, cron: "nonsense" })).rejects.toThrow();
-    expect(await scene.admin.get("sales")).toEqual(before);
+  it("leaves the one that it would replace as it was", async () => {
+    const { admin } = await newScene();
+    const before = await admin.put("sales", SALES);
+    await expect(admin.put("sales", { ...SALES, cron: "nonsense" })).rejects.toThrow("nonsense");
+    expect(await admin.get("sales")).toEqual(before);
   });
 });
 
 it("acts on a schedule that does not exist are refused", async () => {
   const { admin } = await newScene();
-  const acts = [
-    admin.get("sales"),
-    admin.firings("sales"),
-    admin.remove("sales"),
-    admin.pause("sales"),
-    admin.resume("sales"),
-    admin.runNow("sales"),
+  const acts: (() => Promise<unknown>)[] = [
+    () => admin.get("sales"),
+    () => admin.firings("sales"),
+    () => admin.remove("sales"),
+    () => admin.pause("sales"),
+    () => admin.resume("sales"),
+    () => admin.runNow("sales"),
   ];
   for (const act of acts) {
-    await expect(act).rejects.toMatchObject({
+    await expect(act()).rejects.toMatchObject({
       code: "TM_NOT_FOUND",
       message: expect.stringContaining('there is no schedule "sales"'),
     });
@@ -197,7 +218,7 @@ describe("pause", () => {
     const { pausedAt } = await scene.admin.get("paused");
     await scene.admin.pause("paused");
     expect((await scene.admin.get("paused")).pausedAt).toEqual(pausedAt);
-    const nextAt = await setBack(scene, "paused", 60); // Due before the other, so it would be first.
+    const nextAt = await setBack(scene, "paused", 60); // Due first.
     await setBack(scene, "running", 10);
     const { stop } = startScheduler(scene);
     await eventually(async () => expect(await readTicks(scene, "running")).toHaveLength(1));
@@ -287,6 +308,16 @@ describe("the task of a schedule", () => {
     ]);
   });
 
+  it("is enqueued by many calls at once over a single connection", async () => {
+    const scene = await newScene();
+    await scene.admin.put("sales", { ...SALES, priority: 3 });
+    const single = openTasks(scene.database, 1);
+    const tasks = { ...single, directory: new QueueDirectory(single.db) };
+    const admin = new ScheduleAdmin(tasks, CHANGES);
+    const made = await Promise.all(Array.from({ length: 5 }, () => admin.runNow("sales")));
+    expect(await readTaskIds(scene)).toEqual(made.map(({ id }) => id));
+  });
+
   it("stays when the schedule is removed", async () => {
     const scene = await newScene();
     await scene.admin.put("sales", SALES);
@@ -299,9 +330,3 @@ describe("the task of a schedule", () => {
     expect(await fireSchedule(scene.tasks, { name: "sales", nextAt })).toBeUndefined();
   });
 });
-
-function cyclic(): object {
-  const value: { self?: object } = {};
-  value.self = value;
-  return value;
-}

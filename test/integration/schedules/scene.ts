@@ -45,10 +45,13 @@ export function openTasks(database: TestDatabase, poolSize = 4): EnqueueContext 
     queryTimeoutMs: 30_000,
     connectTimeoutMs: 10_000,
   });
-  onCleanup(() => db.close());
+  const others = db.another(2, silentLogger); // As in a worker, which has pools of its own.
+  onCleanup(async () => {
+    await Promise.all([db.close(), others.close()]);
+  });
   return {
     db,
-    directory: new QueueDirectory(db),
+    directory: new QueueDirectory(others),
     channel: CHANNEL,
     notifier: new Notifier(db, CHANNEL, silentLogger),
   };
@@ -56,7 +59,7 @@ export function openTasks(database: TestDatabase, poolSize = 4): EnqueueContext 
 
 export interface Running {
   readonly scheduler: Scheduler;
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 /** A scheduler as one worker runs it, with connections of its own. */
