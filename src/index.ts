@@ -56,6 +56,7 @@ export type { TaskContext } from "./tasks/context.ts";
 export type { DeadLetterFilter, DeadLetterListOptions, DeadLetters } from "./tasks/dead-letters.ts";
 export type { NewTask, TaskOptions } from "./tasks/encode.ts";
 export { type EnqueueOptions, IdempotencyConflictError } from "./tasks/enqueue.ts";
+export type { TaskHandle } from "./tasks/handle.ts";
 export type { LimitOptions, RateOptions } from "./tasks/limits.ts";
 export type { TaskMetrics } from "./tasks/metrics.ts";
 export {
@@ -96,11 +97,7 @@ export {
 } from "./tasks/task.ts";
 export type { ListTasksOptions, TaskAdmin, TenantOptions } from "./tasks/task-admin.ts";
 export type { TaskFailure, TaskView } from "./tasks/view.ts";
+export type { ConnectOptions } from "./worker/connect.ts";
 export type { WorkerOptions } from "./worker/options.ts";
-export {
-  type ConnectOptions,
-  type MigrationOptions,
-  TaskHandle,
-  Tidemill,
-} from "./worker/tidemill.ts";
+export { type MigrationOptions, Tidemill } from "./worker/tidemill.ts";
 export type { Worker } from "./worker/worker.ts";

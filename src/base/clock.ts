@@ -17,6 +17,9 @@ export const systemClock: Clock = {
   },
 };
 
+/** Between 0 and 1, for jitter. Simulations pass a seeded one. */
+export const chance = (): number => Math.random();
+
 /** The present as a person writes it, for names of files. Decides nothing. */
 export function wallClockStamp(): string {
   return new Date().toISOString().replace(/\D/g, "").slice(0, 14);

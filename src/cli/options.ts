@@ -3,7 +3,7 @@ import { withoutUndefined } from "../base/options.ts";
 import type { ColumnFamily, NamesOptions, TableOptions } from "../db/names.ts";
 import type { Rate } from "../tasks/limits.ts";
 import type { Priority } from "../tasks/priority.ts";
-import type { ConnectOptions } from "../worker/tidemill.ts";
+import type { ConnectOptions } from "../worker/connect.ts";
 import { UsageError } from "./errors.ts";
 
 /** Flags that every command takes. */

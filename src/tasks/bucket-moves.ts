@@ -60,7 +60,7 @@ interface RowChange {
   readonly buckets: readonly number[] | undefined;
 }
 
-/** The rows that must change, always in the order of the workers' ids, so that two leaders queue. */
+/** The rows that must change, in the order of the workers' ids, so that two leaders queue. */
 export function planRows(space: KeySpaceOwners, members: readonly TaskMember[]): RowChange[] {
   const able = members
     .filter(({ queues }) => space.queues.every((queue) => queues.includes(queue)))

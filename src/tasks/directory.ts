@@ -53,7 +53,7 @@ export class QueueDirectory {
     throw new InvalidInputError(
       `there is no queue "${name}"; ` +
         (names.length === 0
-          ? "none is registered yet: a worker that handles it, or an enqueue with its definition, does"
+          ? "none is registered yet: a worker that handles it, or an enqueue with it, does"
           : `registered are ${names.slice(0, 20).join(", ")}`),
     );
   }

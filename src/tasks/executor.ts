@@ -1,12 +1,12 @@
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ConflictError } from "../base/errors.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
-import { RunningContext, type TaskActs } from "./context.ts";
 import { Fifo } from "./fifo.ts";
 import type { Finisher } from "./finisher.ts";
 import { KeyLines } from "./key-lines.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
+import { RunningContext, type TaskActs } from "./running-context.ts";
 import { validated } from "./schema.ts";
 import {
   checkOutcome,

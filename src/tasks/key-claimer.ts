@@ -21,7 +21,7 @@ import { keyLane } from "./task.ts";
 /** The queues of one key space that this worker handles. */
 export interface KeySpace {
   readonly id: number;
-  /** Tasks of one key that may be claimed at once; 1 is strict order, and then nothing bounds it. */
+  /** Tasks of one key that may be claimed at once; 1 is strict order, without a bound. */
   readonly keyConcurrency: number;
   readonly keyRate: Rate | null;
   /** Whether several queues share it: then a paused one holds back keys, not itself alone. */
@@ -48,8 +48,9 @@ export type TakeRows = (
  * The buckets of one key space that this worker owns:
  *
  * - unopened: written as ours, but a former owner may still hold tasks in them. Nothing is claimed.
- * - open: a snapshot taken after they became ours showed no task of somebody else. From then on only
- *   we can claim there, as long as the epoch of our row is the one we know; every claim compares it.
+ * - open: a snapshot taken after they became ours showed no task of somebody else. From then on
+ *   only we can claim there, as long as the epoch of our row is the one we know; every claim
+ *   compares it.
  *
  * A new epoch closes all of them. Dying anywhere leaves leases, which keep the next owner waiting
  * until they end.

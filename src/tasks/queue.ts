@@ -164,7 +164,7 @@ export class Queue<Payload = unknown, Result = unknown, Input = Payload>
 
 export function queue<
   Schema extends StandardSchema,
-  ResultSchema extends StandardSchema = StandardSchema<unknown>,
+  ResultSchema extends StandardSchema = StandardSchema,
 >(
   name: string,
   options: QueueOptions & { readonly schema: Schema; readonly resultSchema?: ResultSchema },

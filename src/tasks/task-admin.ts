@@ -79,7 +79,7 @@ export class TaskAdmin {
     return (await listTasks(this.#db, { ...filter, state, before, limit })).map(toTaskView);
   }
 
-  /** A waiting task never runs; a running one is told through its signal, and ends when it heeds. */
+  /** A waiting task never runs; a running one is told by its signal, and ends when it heeds. */
   async cancel(
     id: string,
     options: TenantOptions & { readonly reason?: string } = {},

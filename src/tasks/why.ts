@@ -21,7 +21,7 @@ function explainEnd({ state, finished_at, reason }: TaskRow): string {
   const when = finished_at === null ? "" : ` at ${at(finished_at)}`;
   if (state === "completed") return `it completed${when}`;
   if (state === "dead") {
-    return `it is dead since ${finished_at === null ? "then" : at(finished_at)}: ${reason}; redrive it to run it again`;
+    return `it died${when}: ${reason}; redrive it to run it again`;
   }
   return `it was ${state === "failed" ? "refused" : state}${when}: ${reason ?? "no reason given"}`;
 }
@@ -47,7 +47,10 @@ function explainKey({ partition_key: key, holds, before }: WhyFacts): string | u
     return `key "${key}" is paused ${until}${hold.reason === null ? "" : ` (${hold.reason})`}`;
   }
   if (hold?.why === "parked") {
-    return `key "${key}" is parked behind task ${hold.task}, which died: ${hold.reason}; redrive or purge that one`;
+    return (
+      `key "${key}" is parked behind task ${hold.task}, which died: ${hold.reason}; ` +
+      "redrive or purge that one"
+    );
   }
   if (before !== null) {
     const worker = before.worker === null ? "" : ` on worker ${before.worker}`;
@@ -56,7 +59,7 @@ function explainKey({ partition_key: key, holds, before }: WhyFacts): string | u
     return `key "${key}" is held by task ${before.id}, which is ${before.state}${worker}${waits}`;
   }
   if (hold?.why === "probation") {
-    return "its worker was lost while it ran; it runs alone, when the owner of its key has a free turn";
+    return "its worker was lost while it ran; it runs alone when its owner has a free turn";
   }
   return undefined;
 }
@@ -86,7 +89,8 @@ function explainLimits({ queue, limits, granted, started }: WhyFacts): string | 
     return `queue "${queue}" runs as many tasks as its limit allows (${concurrency})`;
   }
   if (rate !== null && rate !== undefined && (started ?? 0) >= rate.count) {
-    return `queue "${queue}" is rate limited: ${rate.count} starts per ${rate.seconds} s are used up`;
+    const { count, seconds } = rate;
+    return `queue "${queue}" is rate limited: its ${count} starts per ${seconds} s are used up`;
   }
   return undefined;
 }

@@ -7,7 +7,8 @@ import type { TaskContext } from "../tasks/context.ts";
 import type { TaskHandler } from "../tasks/queue.ts";
 import { putOnProbation } from "../tasks/sql/reap.ts";
 import type { Task } from "../tasks/task.ts";
-import { type ConnectOptions, Tidemill } from "../worker/tidemill.ts";
+import type { ConnectOptions } from "../worker/connect.ts";
+import { Tidemill } from "../worker/tidemill.ts";
 import { findUnfinished, passTime } from "./sql/time.ts";
 
 export interface TestKitOptions extends ConnectOptions {
@@ -34,9 +35,9 @@ type Fault = "lease-loss" | "crash-before-commit" | "duplicate";
 const LOOK_MS = 10;
 
 /**
- * Runs handlers of yours against the real engine and a real database, with the accidents that happen
- * once a year: a lease that is lost while the handler runs, a process that dies between the work and
- * its commit, a task that is delivered twice. A handler that survives these is safe to deploy.
+ * Runs handlers of yours against the real engine and a real database, with the accidents that
+ * happen once a year: a lease that is lost while the handler runs, a process that dies between the
+ * work and its commit, a task that is delivered twice. A handler that survives these is safe to deploy.
  *
  * Time passes when told to: `advance(3600)` makes everything that would be due in an hour due now.
  */

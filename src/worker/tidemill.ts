@@ -1,8 +1,8 @@
 import { systemClock } from "../base/clock.ts";
-import { ConfigError, UnavailableError } from "../base/errors.ts";
-import { fnv1a, quoteIdentifier } from "../base/identifier.ts";
+import { UnavailableError } from "../base/errors.ts";
+import { quoteIdentifier } from "../base/identifier.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
+import { refuseUnknown } from "../base/options.ts";
 import { uuidv7 } from "../base/uuid.ts";
 import { ConsumerAdmin } from "../consumers/admin.ts";
 import type { Consumer } from "../consumers/consumer.ts";
@@ -24,7 +24,6 @@ import {
   type PartitioningOptions,
   resolvePartitioning,
 } from "../db/migrations.ts";
-import { type Names, type NamesOptions, resolveNames } from "../db/names.ts";
 import { Notifier } from "../db/notifier.ts";
 import { type AppendOptions, type AppendResult, append } from "../events/append.ts";
 import type { NewEvent, PersistedEvent, StreamRef } from "../events/event.ts";
@@ -36,56 +35,29 @@ import {
   readStream,
 } from "../events/read.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
-import { checkRoutes, concerns, type Route, tasksOf } from "../routes/route.ts";
+import { concerns, tasksOf } from "../routes/route.ts";
 import { ScheduleAdmin } from "../schedules/admin.ts";
 import { DeadLetters } from "../tasks/dead-letters.ts";
 import { QueueDirectory } from "../tasks/directory.ts";
 import type { NewTask, TaskOptions } from "../tasks/encode.ts";
 import { type EnqueueContext, type EnqueueOptions, enqueueTasks } from "../tasks/enqueue.ts";
+import { TaskHandle } from "../tasks/handle.ts";
 import { TaskMetrics } from "../tasks/metrics.ts";
 import type { Queue } from "../tasks/queue.ts";
 import { QueueAdmin } from "../tasks/queue-admin.ts";
 import { type ResultOptions, ResultWaiter } from "../tasks/results.ts";
 import { requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
+import {
+  type ConnectOptions,
+  changesChannel,
+  EVENTSALSA_KEY,
+  leaderKey,
+  openDatabase,
+  tasksChannel,
+} from "./connect.ts";
 import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
-import { Worker, type WorkerContext } from "./worker.ts";
-
-export interface ConnectOptions extends NamesOptions {
-  /** Events that cause tasks in the transaction of their append. Defaults to none. */
-  readonly routes?: readonly Route[];
-  /** Joins a cluster of the Go program of this name, on its tables. Defaults to none. */
-  readonly compat?: "eventsalsa";
-  /** The server's own address, when `url` leads through a pooler. Defaults to `url`. */
-  readonly directUrl?: string;
-  /** Structured log. Defaults to silence. */
-  readonly logger?: Logger;
-  /** Appends announce themselves on this channel. Defaults to none: workers poll. */
-  readonly notifyChannel?: string;
-  /** Connections for appends, reads and administration. Defaults to 10. */
-  readonly poolSize?: number;
-  /** "auto" turns them off through a pooler. Defaults to "auto". */
-  readonly preparedStatements?: boolean | "auto";
-  /** Longest wait for a statement, in milliseconds. Defaults to 30,000. */
-  readonly queryTimeout?: number;
-}
-
-const CONNECT_KEYS = [
-  "schema",
-  "tables",
-  "columnFamily",
-  "compat",
-  "directUrl",
-  "logger",
-  "notifyChannel",
-  "poolSize",
-  "preparedStatements",
-  "queryTimeout",
-  "routes",
-];
-
-/** eventsalsa/worker's advisory key, the same in every database. */
-const EVENTSALSA_KEY = 7237492748123847n;
-const CONNECT_TIMEOUT_MS = 10_000;
+import { Worker } from "./worker.ts";
+import type { WorkerContext } from "./worker-context.ts";
 
 /** The entry to everything: appends, reads, workers and administration over one database. */
 export class Tidemill implements AsyncDisposable {
@@ -370,26 +342,10 @@ export class Tidemill implements AsyncDisposable {
         sequence: `${quoteIdentifier(names.schema)}.task_numbers`,
         isPooled: this.#facts.isBehindPooler,
       },
-      onEnd: (worker) => this.#workers.delete(worker),
+      onEnd: (id) => {
+        for (const worker of this.#workers) if (worker.id === id) this.#workers.delete(worker);
+      },
     };
-  }
-}
-
-/** A task that was enqueued. */
-export class TaskHandle<Result = unknown> {
-  readonly id: string;
-  readonly queue: string;
-  readonly #results: ResultWaiter;
-
-  constructor(id: string, queue: string, results: ResultWaiter) {
-    this.id = id;
-    this.queue = queue;
-    this.#results = results;
-  }
-
-  /** Its result once it has completed; rejects with TaskFailedError when it will not. */
-  async result(options: ResultOptions = {}): Promise<Result> {
-    return (await this.#results.wait(this.id, options)) as Result;
   }
 }
 
@@ -404,50 +360,4 @@ export interface MigrationOptions {
   /** Says what would be applied and applies nothing. */
   readonly dryRun?: boolean;
   readonly onMigration?: (migration: Migration) => void;
-}
-
-function openDatabase(url: string | undefined, options: ConnectOptions): Database {
-  refuseUnknown("connect", options, CONNECT_KEYS);
-  if (!url) {
-    throw new ConfigError("no database: pass its address, such as postgres://user@host/database");
-  }
-  if (!/^postgres(ql)?:\/\//.test(url)) {
-    throw new ConfigError("the database address must begin with postgres:// or postgresql://");
-  }
-  checkRoutes(options.routes ?? []);
-  if (options.compat !== undefined) requireOneOf("compat", options.compat, ["eventsalsa"]);
-  if (options.notifyChannel !== undefined) quoteIdentifier(options.notifyChannel);
-  const { schema, tables, columnFamily } = options;
-  return new Database({
-    url,
-    names: resolveNames({
-      ...(schema === undefined ? {} : { schema }),
-      ...(tables === undefined ? {} : { tables }),
-      ...(columnFamily === undefined ? {} : { columnFamily }),
-    }),
-    logger: options.logger ?? silentLogger,
-    poolSize: requireNumber("poolSize", options.poolSize ?? 10, { min: 1, integer: true }),
-    applicationName: "tidemill",
-    preparedStatements: options.preparedStatements === true,
-    queryTimeoutMs: requireNumber("queryTimeout", options.queryTimeout ?? 30_000, { min: 1 }),
-    connectTimeoutMs: CONNECT_TIMEOUT_MS,
-  });
-}
-
-function tasksChannel(names: Names): string {
-  const channel = names.splices["tasks_channel"];
-  if (channel === undefined) throw new Error("no channel for tasks");
-  return channel;
-}
-
-/** Clusters on other tables of the same database do not wake each other. */
-function changesChannel(names: Names): string {
-  return `tidemill_changes_${fnv1a(names.fingerprint).toString(36)}`;
-}
-
-/** Clusters on other tables of the same database elect their own leaders. */
-function leaderKey(names: Names): bigint {
-  const high = BigInt(fnv1a(`leader ${names.fingerprint}`));
-  const low = BigInt(fnv1a(`${names.fingerprint} leader`));
-  return BigInt.asIntN(64, (high << 32n) | low);
 }

@@ -161,8 +161,8 @@ const CLAIM_KEYED = statement(
    ), ${TAKE_PICKED}`,
 );
 
-// As above, for key spaces with limits or with several queues, of which one may be paused: at most so
-// many of each key and of each limited queue, and none of a key behind one that is refused.
+// As above, for key spaces with limits or with several queues, of which one may be paused: at most
+// so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
   `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (

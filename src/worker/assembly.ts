@@ -1,0 +1,314 @@
+import { hostname } from "node:os";
+import { type Clock, chance } from "../base/clock.ts";
+import type { Logger } from "../base/log.ts";
+import type { Service } from "../base/supervisor.ts";
+import { VERSION } from "../base/version.ts";
+import { AdvisoryElection, type Election, LeaseElection } from "../cluster/election.ts";
+import { Leader } from "../cluster/leader.ts";
+import { Registry } from "../cluster/registry.ts";
+import { partitionsOf } from "../consumers/consumer.ts";
+import { Dispatcher } from "../consumers/dispatcher.ts";
+import { LogReader } from "../consumers/reader.ts";
+import { ConsumerRunner } from "../consumers/runner.ts";
+import type { Database } from "../db/database.ts";
+import { Listener } from "../db/listener.ts";
+import { Scheduler } from "../schedules/scheduler.ts";
+import { Housekeeper } from "../tasks/housekeeper.ts";
+import { TaskRunner } from "../tasks/runner.ts";
+import { leaderDuties } from "./duties.ts";
+import type { ResolvedWorkerOptions } from "./options.ts";
+import type { WorkerContext } from "./worker-context.ts";
+
+/** For the leader, the dispatcher and membership: batches must not keep these from working. */
+export const CONTROL_CONNECTIONS = 2;
+/** A worker that listens still looks: a notification may be lost. */
+const RECONCILE_MS = 3_000;
+/** When nothing is due before, and scheduled tasks are announced. */
+const HOUSEKEEPER_MS = 5_000;
+/** What the dispatcher cannot see: a task whose transaction took long, and whose news was lost. */
+const TASK_RECONCILE_MS = 30_000;
+
+/** Who the parts are built for. */
+export interface Member {
+  readonly id: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Names of the consumers that run here now. */
+  readonly assigned: () => readonly string[];
+}
+
+/** Builds the parts of one worker and connects them: who wakes whom, who is told of what. */
+export class Assembly {
+  readonly id: string;
+  readonly #context: WorkerContext;
+  readonly #options: ResolvedWorkerOptions;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #assigned: () => readonly string[];
+
+  constructor(context: WorkerContext, options: ResolvedWorkerOptions, member: Member) {
+    this.#context = context;
+    this.#options = options;
+    this.id = member.id;
+    this.#clock = member.clock;
+    this.#logger = member.logger;
+    this.#assigned = member.assigned;
+  }
+
+  build({ control: db, batches }: Pools): Parts {
+    const options = this.#options;
+    const { changesChannel, metrics } = this.#context;
+    const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
+    const registry = this.#buildRegistry(db);
+    const reader = this.#buildReader(db);
+    const runner = new ConsumerRunner(db, reader, options.consumers, {
+      ...shared,
+      batches,
+      workerId: this.id,
+      batchSize: options.batchSize,
+      batchPauseMs: options.batchPause,
+      batchTimeoutMs: options.batchTimeout,
+      pollIntervalMs: options.pollInterval,
+      maxPollIntervalMs: options.maxPollInterval,
+      maxConsecutiveFailures: options.maxConsecutiveFailures,
+      onFailure: options.onFailure,
+      gapPolicy: options.gapPolicy,
+      staleGapThresholdMs: options.staleGapThreshold,
+      staleGapHarborLag: options.staleGapHarborLag,
+      syncIntervalMs: Math.max(1_000, Math.min(2_000, options.rebalanceInterval)),
+      drainTimeoutMs: options.drainTimeout,
+      givesBack: this.#context.compat === undefined,
+      isTrusted: () => registry.isTrusted,
+    });
+    const election = this.#buildElection(db);
+    const leader = this.#buildLeader(db, election);
+    const tasks = this.#buildTasks(db, registry);
+    const housekeeper = this.#buildHousekeeper(db, leader, tasks);
+    const scheduler = this.#buildScheduler(db, leader, tasks);
+    const onEvents = (): void => reader.bell.ring();
+    const onChanges = (): void => {
+      leader.bell.ring();
+      runner.changed();
+      tasks?.changed();
+      scheduler?.bell.ring();
+    };
+    const onTasks = (): void => {
+      tasks?.workArrived();
+      housekeeper?.bell.ring();
+    };
+    const isListening = options.dispatcherStrategy === "notify";
+    const intervalMs = isListening ? RECONCILE_MS : options.dispatcherInterval;
+    const dispatcher = new Dispatcher(db, {
+      ...shared,
+      intervalMs,
+      onEvents,
+      onChanges,
+      onTasks,
+    });
+    const listener = isListening
+      ? this.#buildListener(db, { onEvents, onChanges, onTasks })
+      : undefined;
+    return {
+      registry,
+      reader,
+      runner,
+      election,
+      leader,
+      dispatcher,
+      listener,
+      tasks,
+      housekeeper,
+      scheduler,
+    };
+  }
+
+  #buildReader(db: Database): LogReader {
+    return new LogReader(db, {
+      clock: this.#clock,
+      logger: this.#logger,
+      metrics: this.#context.metrics,
+      sequence: this.#context.sequence,
+      staleGapThresholdMs: this.#options.staleGapThreshold,
+      cacheBytesMax: this.#options.readCacheBytes,
+    });
+  }
+
+  #buildTasks(db: Database, registry: Registry): TaskRunner | undefined {
+    const options = this.#options;
+    if (options.handlers.length === 0) return undefined;
+    const { directory, metrics, sequence, isPooled } = this.#context.tasks;
+    const isListening = options.dispatcherStrategy === "notify";
+    return new TaskRunner(db, directory, {
+      workerId: this.id,
+      handlers: options.handlers,
+      concurrency: options.concurrency,
+      leaseSeconds: options.leaseSeconds,
+      pollMs: isListening
+        ? Math.max(TASK_RECONCILE_MS, options.taskPollInterval)
+        : options.taskPollInterval,
+      drainMs: options.drainTimeout,
+      agingSeconds: options.agingSeconds,
+      fairnessTurn: options.fairnessTurn,
+      sequence,
+      isPooled,
+      clock: this.#clock,
+      random: chance,
+      logger: this.#logger,
+      metrics,
+      isTrusted: () => registry.isTrusted,
+    });
+  }
+
+  #buildScheduler(
+    db: Database,
+    leader: Leader,
+    tasks: TaskRunner | undefined,
+  ): Scheduler | undefined {
+    if (this.#context.compat !== undefined) return undefined;
+    const { directory, metrics, channel } = this.#context.tasks;
+    return new Scheduler(db, {
+      workerId: this.id,
+      term: () => leader.term,
+      directory,
+      channel,
+      clock: this.#clock,
+      logger: this.#logger,
+      metrics,
+      onWork: () => tasks?.workArrived(),
+    });
+  }
+
+  #buildHousekeeper(
+    db: Database,
+    leader: Leader,
+    tasks: TaskRunner | undefined,
+  ): Housekeeper | undefined {
+    if (this.#context.compat !== undefined) return undefined;
+    const { metrics, channel } = this.#context.tasks;
+    const isListening = this.#options.dispatcherStrategy === "notify";
+    return new Housekeeper(db, {
+      turnMs: isListening ? HOUSEKEEPER_MS : this.#options.taskPollInterval,
+      leaseMs: this.#options.leaseSeconds * 1000,
+      workerId: this.id,
+      term: () => leader.term,
+      channel,
+      clock: this.#clock,
+      logger: this.#logger,
+      metrics,
+      onWork: () => tasks?.workArrived(),
+    });
+  }
+
+  #buildRegistry(db: Database): Registry {
+    const options = this.#options;
+    const registration = {
+      workerId: this.id,
+      host: hostname(),
+      pid: process.pid,
+      version: VERSION,
+      capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
+      queues: options.handlers.map(({ queue }) => queue.name),
+    };
+    return new Registry(db, registration, {
+      url: this.#context.directUrl,
+      heartbeatIntervalMs: options.heartbeatInterval,
+      heartbeatTimeoutMs: options.heartbeatTimeout,
+      changesChannel: this.#context.changesChannel,
+      clock: this.#clock,
+      logger: this.#logger,
+      load: () => ({ consumers: this.#assigned().length, rssBytes: process.memoryUsage.rss() }),
+    });
+  }
+
+  #buildElection(db: Database): Election {
+    const { leaderStrategy, heartbeatTimeout } = this.#options;
+    const { leaderKey, directUrl, compat } = this.#context;
+    if (leaderStrategy === "advisory") {
+      return new AdvisoryElection(db, this.id, leaderKey, directUrl);
+    }
+    // Shorter than the heartbeat's, so that a new leader is there when a death must be seen.
+    const ttlMs = compat === undefined ? heartbeatTimeout * 0.8 : heartbeatTimeout;
+    return new LeaseElection(db, this.id, ttlMs, this.#clock);
+  }
+
+  #buildLeader(db: Database, election: Election): Leader {
+    const options = this.#options;
+    const { changesChannel, compat, metrics } = this.#context;
+    return new Leader(db, election, {
+      workerId: this.id,
+      strategy: options.assignment,
+      ignoreCapabilities: compat !== undefined,
+      heartbeatTimeoutMs: options.heartbeatTimeout,
+      rebalanceIntervalMs: options.rebalanceInterval,
+      changesChannel,
+      clock: this.#clock,
+      logger: this.#logger,
+      duties: leaderDuties(db, this.#context, this.#options, this.#logger),
+      onUnassignable: (names) => {
+        metrics.unassignable.set(names.length);
+        if (names.length > 0)
+          this.#logger.warn({ names }, "no live worker can run these consumers");
+      },
+    });
+  }
+
+  #buildListener(db: Database, { onEvents, onChanges, onTasks }: Wakes): Listener {
+    const { notifyChannel, notifyConnectionString } = this.#options;
+    const { directUrl, changesChannel, announces } = this.#context;
+    if (!announces && notifyChannel === undefined && this.#options.consumers.length > 0) {
+      this.#logger.warn({}, "listening for appends, but no notifyChannel is set for appending");
+    }
+    return new Listener(db, {
+      url: notifyConnectionString ?? directUrl,
+      channels: new Map([
+        [notifyChannel ?? this.#context.notifyChannel, onEvents],
+        [changesChannel, onChanges],
+        [this.#context.tasks.channel, onTasks],
+      ]),
+      clock: this.#clock,
+      logger: this.#logger,
+    });
+  }
+}
+
+export interface Pools {
+  readonly control: Database;
+  readonly batches: Database;
+}
+
+interface Wakes {
+  readonly onEvents: () => void;
+  readonly onChanges: () => void;
+  readonly onTasks: () => void;
+}
+
+/** In the order in which they start; they stop in reverse. */
+export function servicesOf(parts: Parts): Service[] {
+  const { registry, leader, housekeeper, scheduler } = parts;
+  const { dispatcher, listener, reader, tasks, runner } = parts;
+  const taskServices = tasks === undefined ? [] : [tasks.finisher, tasks.renewer, tasks];
+  return [
+    registry,
+    leader,
+    ...(housekeeper === undefined ? [] : [housekeeper]),
+    ...(scheduler === undefined ? [] : [scheduler]),
+    dispatcher,
+    ...(listener === undefined ? [] : [listener]),
+    reader,
+    ...taskServices,
+    runner,
+  ];
+}
+
+export interface Parts {
+  readonly registry: Registry;
+  readonly reader: LogReader;
+  readonly runner: ConsumerRunner;
+  readonly election: Election;
+  readonly leader: Leader;
+  readonly dispatcher: Dispatcher;
+  readonly listener: Listener | undefined;
+  readonly tasks: TaskRunner | undefined;
+  readonly housekeeper: Housekeeper | undefined;
+  readonly scheduler: Scheduler | undefined;
+}

@@ -1,0 +1,34 @@
+import type { Logger } from "../base/log.ts";
+import type { ConsumerMetrics } from "../consumers/metrics.ts";
+import type { Database } from "../db/database.ts";
+import type { Partitioning } from "../db/migrations.ts";
+import type { QueueDirectory } from "../tasks/directory.ts";
+import type { TaskMetrics } from "../tasks/metrics.ts";
+
+/** What a worker needs from the connection that made it. */
+export interface WorkerContext {
+  /** Opens a pool for this worker alone, so that workers never wait for each other. */
+  readonly openDatabase: (poolSize: number, logger: Logger) => Database;
+  readonly directUrl: string;
+  readonly changesChannel: string;
+  readonly notifyChannel: string;
+  /** Whether appends through this connection announce themselves. */
+  readonly announces: boolean;
+  readonly leaderKey: bigint;
+  readonly sequence: string;
+  readonly partitioning: Partitioning;
+  readonly compat: "eventsalsa" | undefined;
+  readonly logger: Logger;
+  readonly metrics: ConsumerMetrics;
+  readonly tasks: TaskWorkerContext;
+  readonly onEnd: (workerId: string) => void;
+}
+
+export interface TaskWorkerContext {
+  readonly directory: QueueDirectory;
+  readonly metrics: TaskMetrics;
+  /** Where workers are told that there is work. */
+  readonly channel: string;
+  readonly sequence: string;
+  readonly isPooled: boolean;
+}
