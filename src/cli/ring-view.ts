@@ -137,9 +137,10 @@ function nameOf({ keySpace, queues }: RingReport): string {
 
 function workerLines({ owners, moves = [] }: RingReport): Line[] {
   const known = owners.map((one) => one.worker);
-  const newcomers = new Set(
-    moves.flatMap(({ to }) => to ?? []).filter((to) => !known.includes(to)),
-  );
+  const owning = new Set(moves.flatMap(({ to }) => to ?? []));
+  const newcomers = [...owning]
+    .filter((to) => !known.includes(to))
+    .sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   return [...known, ...newcomers].map((worker, index) => ({
     mark: MARKS[index] ?? MARK_OF_MORE,
     worker,

@@ -1,6 +1,7 @@
 import pg from "pg";
 import type { TextRow } from "../db/database.ts";
 import type { TaskHandler } from "./queue.ts";
+import type { Settlement } from "./sql/finish.ts";
 import { keyId, type LeaseToken, type Task } from "./task.ts";
 
 /** One claim statement and the tasks it took. */
@@ -55,6 +56,10 @@ export class ClaimedTask implements Task {
   /** The handler completed it in a transaction of its own. */
   isCompletedByHandler = false;
   isCancelled = false;
+  /** How it ended, until the database has answered. */
+  settlement: Settlement | undefined;
+  /** Its end was sent before and no answer came: it may have been accepted. */
+  isDoubtful = false;
   /** Released to run: those of its key behind it wait for its end. */
   holdsKey = false;
   readonly #row: TextRow;
@@ -77,6 +82,13 @@ export class ClaimedTask implements Task {
     this.renewedAtMs = more.claimedAtMs;
   }
 
+  /** For the statements that complete tasks, which take them as they are. */
+  get claimId(): string {
+    return this.claim.id;
+  }
+  get result(): string {
+    return this.settlement?.kind === "complete" ? this.settlement.result : "";
+  }
   get tenant(): string {
     return this.#row[4] ?? "";
   }

@@ -5,7 +5,7 @@ import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import type { KnownQueue, QueueDirectory } from "./directory.ts";
 import { type Priority, priorityNumber } from "./priority.ts";
-import { describeIssues } from "./schema.ts";
+import { describeIssues, type StandardResult } from "./schema.ts";
 import { SEPARATOR, type TaskShape } from "./sql/enqueue.ts";
 
 export interface TaskOptions {
@@ -90,46 +90,47 @@ export class TaskEncoder {
     this.#tx = tx;
   }
 
-  async encode(task: NewTask): Promise<EncodedTask> {
+  /** Most tasks need nothing that must be waited for, and thousands come at once. */
+  encode(task: NewTask): EncodedTask | Promise<EncodedTask> {
     refuseUnknown("task", task, TASK_KEYS);
+    const schema = this.#queue.definition?.schema;
+    if (schema === undefined || task.payload instanceof Uint8Array) return this.#withShape(task);
+    const validating = schema["~standard"].validate(task.payload);
+    if (!("then" in validating)) {
+      this.#refuseInvalid(validating);
+      return this.#withShape(task);
+    }
+    return Promise.resolve(validating).then((result) => {
+      this.#refuseInvalid(result);
+      return this.#withShape(task);
+    });
+  }
+
+  // What is stored is the input: the schema runs again at the claim, and may change it.
+  #refuseInvalid(result: StandardResult<unknown>): void {
+    if (result.issues === undefined) return;
+    throw new InvalidInputError(
+      `the payload does not fit the schema of queue "${this.#queue.name}": ` +
+        describeIssues(result.issues),
+    );
+  }
+
+  #withShape(task: NewTask): EncodedTask | Promise<EncodedTask> {
+    const key = this.#checkKey(task.partitionKey);
     const isBytes = task.payload instanceof Uint8Array;
     const payload = isBytes
       ? Buffer.from(task.payload).toString("base64")
-      : await this.#toJson(task.payload);
+      : toJson(task.payload);
     this.#checkSize(isBytes ? task.payload.byteLength : payload.length, payload);
-    const key = this.#checkKey(task.partitionKey);
-    return {
+    const encoded = {
       payload,
       key,
       bucket: key === "" ? undefined : bucketOf(key),
-      shape: await this.#shape(task, isBytes, key !== ""),
       idempotency: this.#idempotency(task),
     };
-  }
-
-  async #toJson(payload: unknown): Promise<string> {
-    const schema = this.#queue.definition?.schema;
-    let value = payload;
-    if (schema !== undefined) {
-      const validating = schema["~standard"].validate(payload);
-      const result = "then" in validating ? await validating : validating;
-      if (result.issues !== undefined) {
-        throw new InvalidInputError(
-          `the payload does not fit the schema of queue "${this.#queue.name}": ` +
-            describeIssues(result.issues),
-        );
-      }
-      // The input is stored: the schema runs again at the claim, and may change what it is given.
-      value = payload;
-    }
-    let json: string | undefined;
-    try {
-      json = JSON.stringify(value === undefined ? null : value);
-    } catch (error) {
-      throw new InvalidInputError(`the payload cannot be written as JSON: ${messageOf(error)}`);
-    }
-    if (json === undefined) throw new InvalidInputError("the payload cannot be written as JSON");
-    return json;
+    const shape = this.#shape(task, isBytes, key !== "");
+    if (!(shape instanceof Promise)) return { ...encoded, shape };
+    return shape.then((found) => ({ ...encoded, shape: found }));
   }
 
   #checkSize(atLeast: number, payload: string): void {
@@ -149,11 +150,21 @@ export class TaskEncoder {
     return key;
   }
 
-  async #shape(task: NewTask, isBytes: boolean, isKeyed: boolean): Promise<EncodedTask["shape"]> {
-    const { payload: _payload, partitionKey: _key, idempotencyKey: _once, ...options } = task;
-    const id = JSON.stringify([isBytes, isKeyed, options]);
-    const known = this.#shapes.get(id);
-    if (known !== undefined) return known;
+  #shape(
+    task: NewTask,
+    isBytes: boolean,
+    isKeyed: boolean,
+  ): EncodedTask["shape"] | Promise<EncodedTask["shape"]> {
+    const id = shapeId(task, isBytes, isKeyed);
+    return this.#shapes.get(id) ?? this.#makeShape(task, isBytes, isKeyed, id);
+  }
+
+  async #makeShape(
+    task: NewTask,
+    isBytes: boolean,
+    isKeyed: boolean,
+    id: string,
+  ): Promise<EncodedTask["shape"]> {
     const { settings } = this.#queue;
     const tenant = task.tenant ?? DEFAULT_TENANT;
     requireText("tenant", tenant, NAME_BYTES_MAX);
@@ -187,6 +198,29 @@ export class TaskEncoder {
     checkNumber("idempotencySeconds", seconds, 1);
     return { key: task.idempotencyKey, seconds };
   }
+}
+
+/** Equal for tasks that differ in payload and key only. */
+function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
+  let isPlain = true;
+  for (const name in task) {
+    if (name !== "payload" && name !== "partitionKey" && name !== "idempotencyKey") isPlain = false;
+  }
+  const sort = `${isBytes} ${isKeyed}`;
+  if (isPlain) return sort;
+  const { payload: _payload, partitionKey: _key, idempotencyKey: _once, ...options } = task;
+  return sort + JSON.stringify(options);
+}
+
+function toJson(payload: unknown): string {
+  let json: string | undefined;
+  try {
+    json = JSON.stringify(payload === undefined ? null : payload);
+  } catch (error) {
+    throw new InvalidInputError(`the payload cannot be written as JSON: ${messageOf(error)}`);
+  }
+  if (json === undefined) throw new InvalidInputError("the payload cannot be written as JSON");
+  return json;
 }
 
 function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: number } {

@@ -47,7 +47,8 @@ export async function enqueueTasks(
   const encoded: EncodedTask[] = [];
   for (const [index, task] of tasks.entries()) {
     try {
-      encoded.push(await encoder.encode(task));
+      const one = encoder.encode(task);
+      encoded.push(one instanceof Promise ? await one : one);
     } catch (error) {
       throw tasks.length === 1 ? error : atIndex(error, index);
     }

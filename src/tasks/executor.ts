@@ -11,12 +11,12 @@ import { validated } from "./schema.ts";
 import {
   checkOutcome,
   giveBack,
-  type Settlement,
   settle,
   settleCancelled,
   settleError,
   settleInvalid,
 } from "./settlement.ts";
+import type { Settlement } from "./sql/finish.ts";
 import { TaskTimeoutError, WorkerStoppingError } from "./task.ts";
 
 export interface ExecutorOptions {
@@ -185,35 +185,51 @@ export class Executor {
         task.setPayload(await validated(schema, task.payload, `the payload of queue "${name}"`));
       }
     } catch (error) {
+      if (task.state === "started") this.#end(task, settleInvalid(task, error));
       this.#release(line);
-      this.#end(task, () => settleInvalid(task, error));
       return;
     }
     this.#run(task, line);
   }
 
+  /** Without closures but the two of a promise: this runs for every task. */
   #run(task: ClaimedTask, line: Line): void {
     const cancelTimeout = this.#armTimeout(task);
-    const ended = (finish: () => Settlement): void => {
-      cancelTimeout?.();
-      this.#release(line);
-      this.#end(task, finish);
-    };
-    const failed = (error: unknown): void =>
-      ended(() => settleError(task, error, "failed", this.#options.random));
     let returned: unknown;
     try {
       returned = line.handler.run(task, new RunningContext(task, this.#acts));
     } catch (error) {
-      failed(error);
+      cancelTimeout?.();
+      this.#threw(task, line, error);
       return;
     }
-    if (isThenable(returned)) {
-      returned.then((value) => ended(() => this.#outcome(task, value)), failed);
-    } else {
-      const value = returned;
-      ended(() => this.#outcome(task, value));
+    if (!isThenable(returned)) {
+      cancelTimeout?.();
+      this.#returned(task, line, returned);
+      return;
     }
+    returned.then(
+      (value) => {
+        cancelTimeout?.();
+        this.#returned(task, line, value);
+      },
+      (error: unknown) => {
+        cancelTimeout?.();
+        this.#threw(task, line, error);
+      },
+    );
+  }
+
+  #returned(task: ClaimedTask, line: Line, value: unknown): void {
+    if (task.state === "started") this.#end(task, this.#outcome(task, value));
+    this.#release(line);
+  }
+
+  #threw(task: ClaimedTask, line: Line, error: unknown): void {
+    if (task.state === "started") {
+      this.#end(task, settleError(task, error, "failed", this.#options.random));
+    }
+    this.#release(line);
   }
 
   #outcome(task: ClaimedTask, value: unknown): Settlement {
@@ -229,8 +245,9 @@ export class Executor {
     if (seconds === null || seconds === undefined) return undefined;
     return this.#options.clock.after(seconds * 1000, () => {
       const error = new TaskTimeoutError(`the handler took longer than ${seconds} s`);
+      if (task.state !== "started") return;
       abortTask(task, error);
-      this.#end(task, () => settleError(task, error, "timeout", this.#options.random));
+      this.#end(task, settleError(task, error, "timeout", this.#options.random));
     });
   }
 
@@ -249,23 +266,21 @@ export class Executor {
   }
 
   /** The first to say how a task ended is heard: its handler, its timeout, or a stop. */
-  #end(task: ClaimedTask, finish: () => Settlement): void {
-    if (task.state !== "started") return;
+  #end(task: ClaimedTask, settlement: Settlement): void {
     task.state = "ended";
-    const settlement = finish();
     const isUndone = settlement.kind !== "complete";
     this.#finisher.add(task, task.isCancelled && isUndone ? settleCancelled(task) : settlement);
   }
 
   /** The database has answered for the end of a task. */
-  settled(task: ClaimedTask, settlement: Settlement, accepted: boolean): void {
+  settled(task: ClaimedTask, settlement: Settlement, accepted: boolean, nowMs: number): void {
     const { metrics } = this.#options;
     const second = accepted ? undefined : this.#secondTry(task, settlement);
     if (second !== undefined) {
       this.#finisher.add(task, second);
       return;
     }
-    if (accepted) metrics.ended(task, settlement, this.#options.clock.now());
+    if (accepted) metrics.ended(task, settlement, nowMs);
     else metrics.leaseLosses.add(1, { queue: task.queue });
     this.#forget(task);
     const isOver = settlement.kind !== "put-back";
@@ -361,7 +376,7 @@ export class Executor {
     for (const task of this.#held) {
       if (task.state !== "started") continue;
       abortTask(task, error);
-      this.#end(task, () => giveBack(task, 0));
+      this.#end(task, giveBack(task, 0));
     }
   }
 }

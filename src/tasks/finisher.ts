@@ -7,30 +7,21 @@ import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Queryable } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
-import type { Settlement } from "./settlement.ts";
-import {
-  buryTasks,
-  type Completion,
-  completeTasks,
-  endTasks,
-  findCompleted,
-  putBackTasks,
-} from "./sql/finish.ts";
+import type { Settlement } from "./sql/finish.ts";
+import { buryTasks, completeTasks, endTasks, findCompleted, putBackTasks } from "./sql/finish.ts";
 
-/** How it went: refused means that the lease was lost, or that the task was cancelled. */
-export type OnSettled = (task: ClaimedTask, settlement: Settlement, accepted: boolean) => void;
+/** Refused means that the lease was lost, or that the task was cancelled. */
+export type OnSettled = (
+  task: ClaimedTask,
+  settlement: Settlement,
+  accepted: boolean,
+  nowMs: number,
+) => void;
 
 export interface FinisherOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onSettled: OnSettled;
-}
-
-interface Entry {
-  readonly task: ClaimedTask;
-  readonly settlement: Settlement;
-  /** It was sent before and no answer came: it may have been accepted. */
-  isDoubtful: boolean;
 }
 
 const FLUSH_MAX = 2_000;
@@ -47,8 +38,8 @@ export class Finisher implements Service {
   readonly #db: Queryable;
   readonly #options: FinisherOptions;
   readonly #bell = new Bell();
-  #waiting: Entry[] = [];
-  #sending: Entry[] = [];
+  #waiting: ClaimedTask[] = [];
+  #sending: ClaimedTask[] = [];
   #endedClaims: string[] = [];
   #onEmpty: (() => void)[] = [];
 
@@ -63,7 +54,9 @@ export class Finisher implements Service {
   }
 
   add(task: ClaimedTask, settlement: Settlement): void {
-    this.#waiting.push({ task, settlement, isDoubtful: false });
+    task.settlement = settlement;
+    task.isDoubtful = false;
+    this.#waiting.push(task);
     if (this.#waiting.length === 1) this.#bell.ring();
   }
 
@@ -97,45 +90,38 @@ export class Finisher implements Service {
       }
       this.#sending = this.#waiting.splice(0, FLUSH_MAX);
     }
-    const answers = await this.#send(this.#sending);
+    const isAccepted = await this.#send(this.#sending);
     const sent = this.#sending;
     this.#sending = [];
-    for (const entry of sent) {
-      this.#options.onSettled(entry.task, entry.settlement, answers(entry));
+    const { clock, onSettled } = this.#options;
+    const nowMs = clock.now();
+    for (const task of sent) {
+      if (task.settlement !== undefined) onSettled(task, task.settlement, isAccepted(task), nowMs);
     }
     return "again";
   }
 
   /** All statements are written at once, one behind the other. */
-  async #send(entries: readonly Entry[]): Promise<(entry: Entry) => boolean> {
-    const found = await this.#findDoubtful(entries);
-    const open = entries.filter(
-      ({ task, settlement }) =>
-        !found.has(task.id) && !(task.isCompletedByHandler && settlement.kind === "complete"),
-    );
-    const asked = new Set(open);
-    for (const entry of open) entry.isDoubtful = true;
+  async #send(tasks: readonly ClaimedTask[]): Promise<(task: ClaimedTask) => boolean> {
+    const found = await this.#findDoubtful(tasks);
+    const completions: ClaimedTask[] = [];
+    const others: ClaimedTask[] = [];
+    for (const task of tasks) {
+      if (found.has(task.id)) continue;
+      if (task.settlement?.kind !== "complete") others.push(task);
+      else if (!task.isCompletedByHandler) completions.push(task);
+      task.isDoubtful = true;
+    }
     const claims = this.#endedClaims.splice(0);
     try {
-      const accepted = await Promise.all([
-        this.#complete(rowsOf(open, "complete"), claims),
-        rowsOf(open, "put-back").length === 0
-          ? new Set<string>()
-          : putBackTasks(this.#db, rowsOf(open, "put-back")),
-        rowsOf(open, "end").length === 0
-          ? new Set<string>()
-          : endTasks(this.#db, rowsOf(open, "end")),
-        rowsOf(open, "bury").length === 0
-          ? new Set<string>()
-          : buryTasks(this.#db, rowsOf(open, "bury")),
+      const [completed, accepted] = await Promise.all([
+        this.#complete(completions, claims),
+        this.#settleOthers(others),
       ]);
-      const [completed, putBack, ended, buried] = accepted;
-      const ids = { "put-back": putBack, end: ended, bury: buried };
-      return (entry) => {
-        const { task, settlement } = entry;
-        if (!asked.has(entry)) return found.has(task.id);
-        if (settlement.kind !== "complete") return ids[settlement.kind].has(task.id);
-        return completed === undefined || completed.has(task.id);
+      return (task) => {
+        if (found.has(task.id)) return true;
+        if (task.settlement?.kind !== "complete") return accepted.has(task.id);
+        return !task.isCompletedByHandler && (completed?.has(task.id) ?? true);
       };
     } catch (error) {
       this.#endedClaims.push(...claims);
@@ -144,19 +130,35 @@ export class Finisher implements Service {
   }
 
   async #complete(
-    rows: readonly Completion[],
+    tasks: readonly ClaimedTask[],
     claims: readonly string[],
   ): Promise<Set<string> | undefined> {
-    if (rows.length === 0 && claims.length === 0) return undefined;
-    return await completeTasks(this.#db, rows, claims);
+    if (tasks.length === 0 && claims.length === 0) return undefined;
+    return await completeTasks(this.#db, tasks, claims);
   }
 
-  async #findDoubtful(entries: readonly Entry[]): Promise<Set<string>> {
-    const rows = rowsOf(
-      entries.filter((entry) => entry.isDoubtful || entry.task.isCompletedByHandler),
-      "complete",
+  /** Rare ends: retries, dead letters, what is given back. */
+  async #settleOthers(tasks: readonly ClaimedTask[]): Promise<Set<string>> {
+    if (tasks.length === 0) return new Set();
+    const [putBack, ended, buried] = [
+      rowsOf(tasks, "put-back"),
+      rowsOf(tasks, "end"),
+      rowsOf(tasks, "bury"),
+    ];
+    const accepted = await Promise.all([
+      putBack.length === 0 ? [] : putBackTasks(this.#db, putBack),
+      ended.length === 0 ? [] : endTasks(this.#db, ended),
+      buried.length === 0 ? [] : buryTasks(this.#db, buried),
+    ]);
+    return new Set(accepted.flatMap((ids) => [...ids]));
+  }
+
+  async #findDoubtful(tasks: readonly ClaimedTask[]): Promise<Set<string>> {
+    const doubtful = tasks.filter(
+      (task) =>
+        (task.isDoubtful || task.isCompletedByHandler) && task.settlement?.kind === "complete",
     );
-    return rows.length === 0 ? new Set() : await findCompleted(this.#db, rows);
+    return doubtful.length === 0 ? new Set() : await findCompleted(this.#db, doubtful);
   }
 
   #tellEmpty(): void {
@@ -164,15 +166,14 @@ export class Finisher implements Service {
   }
 }
 
-type RowOf<Kind extends Settlement["kind"]> = Extract<Settlement, { kind: Kind }>["row"];
+type Other = Exclude<Settlement, { kind: "complete" }>;
+type RowOf<Kind extends Other["kind"]> = Extract<Other, { kind: Kind }>["row"];
 
-function rowsOf<Kind extends Settlement["kind"]>(
-  entries: readonly Entry[],
+function rowsOf<Kind extends Other["kind"]>(
+  tasks: readonly ClaimedTask[],
   kind: Kind,
 ): RowOf<Kind>[] {
-  const rows: RowOf<Kind>[] = [];
-  for (const { settlement } of entries) {
-    if (settlement.kind === kind) rows.push(settlement.row as RowOf<Kind>);
-  }
-  return rows;
+  return tasks.flatMap(({ settlement }) =>
+    settlement?.kind === kind ? [(settlement as Extract<Other, { kind: Kind }>).row] : [],
+  ) as RowOf<Kind>[];
 }

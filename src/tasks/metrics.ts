@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type HistogramSeries } from "../base/metrics.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
-import type { Settlement } from "./settlement.ts";
+import type { Settlement } from "./sql/finish.ts";
 
 /** What this process did with tasks. docs/reference/metrics.md says what each one means. */
 export class TaskMetrics {

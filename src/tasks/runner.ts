@@ -15,7 +15,7 @@ import type { TaskHandler } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import type { TaskActs } from "./running-context.ts";
 import { TaskSession } from "./session.ts";
-import { completion } from "./settlement.ts";
+import { resultJson } from "./settlement.ts";
 import { completeTasks } from "./sql/finish.ts";
 import { extendLease, saveProgress } from "./sql/lease.ts";
 import { readQueues } from "./sql/queues.ts";
@@ -69,7 +69,8 @@ export class TaskRunner implements Service {
     this.finisher = new Finisher(this.#session, {
       clock,
       logger,
-      onSettled: (task, settlement, accepted) => this.#executor.settled(task, settlement, accepted),
+      onSettled: (task, settlement, accepted, nowMs) =>
+        this.#executor.settled(task, settlement, accepted, nowMs),
     });
     this.#executor = new Executor(this.finisher, new Acts(db, options), {
       handlers,
@@ -207,7 +208,9 @@ class Acts implements TaskActs {
   }
 
   async complete(task: ClaimedTask, tx: SqlExecutor, result: unknown): Promise<void> {
-    const accepted = await completeTasks(this.#db.over(tx), [completion(task, result)], []);
+    const { taskId: id, generation, claimId } = task.token;
+    const row = { id, generation, claimId, result: resultJson(result) };
+    const accepted = await completeTasks(this.#db.over(tx), [row], []);
     if (accepted !== undefined) throw new LeaseLostError(task.token);
     task.isCompletedByHandler = true;
   }

@@ -2,14 +2,7 @@ import { type BackoffPolicy, retryDelaySeconds } from "../base/backoff.ts";
 import { InvalidInputError, messageOf, storable } from "../base/errors.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Outcome } from "./outcome.ts";
-import type { Burial, Completion, PutBack, TerminalEnd } from "./sql/finish.ts";
-
-/** What is to be written of a task whose handler ended. */
-export type Settlement =
-  | { readonly kind: "complete"; readonly row: Completion }
-  | { readonly kind: "put-back"; readonly row: PutBack }
-  | { readonly kind: "end"; readonly row: TerminalEnd }
-  | { readonly kind: "bury"; readonly row: Burial };
+import type { Burial, Settlement } from "./sql/finish.ts";
 
 /** An abandoned task stays away so long, or a loop of abandons would spin. */
 const ABANDON_SECONDS = 1;
@@ -27,12 +20,16 @@ export function checkOutcome(value: unknown): Outcome {
 }
 
 const COMPLETED = Outcome.of("completed");
+/** Most completions: one object for all of them. */
+const WITHOUT_RESULT: Settlement = Object.freeze({ kind: "complete", result: "" });
 
 /** What the handler said becomes what is written. Attempts were counted when it was claimed. */
 export function settle(task: ClaimedTask, outcome: Outcome, random: () => number): Settlement {
   switch (outcome.kind) {
     case "completed":
-      return { kind: "complete", row: completion(task, outcome.value) };
+      return outcome.value === undefined
+        ? WITHOUT_RESULT
+        : { kind: "complete", result: resultJson(outcome.value) };
     case "abandon":
       return giveBack(task, ABANDON_SECONDS, "abandoned");
     case "nack": {
@@ -86,14 +83,11 @@ export function giveBack(
   return { kind: "put-back", row: { ...setback(task, outcome), delay, refund: true } };
 }
 
-export function completion(task: ClaimedTask, result: unknown): Completion {
-  let json = "";
-  if (result !== undefined) {
-    const text: string | undefined = JSON.stringify(result);
-    if (text === undefined) throw new InvalidInputError("the result cannot be written as JSON");
-    json = text;
-  }
-  return { id: task.id, generation: task.generation, claimId: task.claim.id, result: json };
+export function resultJson(result: unknown): string {
+  if (result === undefined) return "";
+  const json: string | undefined = JSON.stringify(result);
+  if (json === undefined) throw new InvalidInputError("the result cannot be written as JSON");
+  return json;
 }
 
 interface Trouble {

@@ -1,6 +1,6 @@
 import { NotFoundError } from "../../base/errors.ts";
 import { withoutUndefined } from "../../base/options.ts";
-import type { DeadLetterFilter, DeadLetterListOptions } from "../../tasks/dead-letters.ts";
+import type { DeadLetterFilter } from "../../tasks/dead-letters.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import { confirm } from "../confirm.ts";
 import { UsageError } from "../errors.ts";
@@ -29,7 +29,7 @@ export async function listDead(flags: DeadListFlags): Promise<void> {
   await withTidemill(flags, async (mill) => {
     if (queue !== undefined) await requireQueue(mill, queue);
     const options = withoutUndefined({ queue, partitionKey, tenant, before, limit });
-    const dead = await mill.deadLetters.list(options as DeadLetterListOptions);
+    const dead = await mill.deadLetters.list(options);
     if (flags.json === true) printJson(dead.map(taskDocument));
     else print(pageLines(dead, limit, "No dead letter.").join("\n"));
   });

@@ -2,9 +2,7 @@ import { TimeoutError } from "../../base/errors.ts";
 import { withoutUndefined } from "../../base/options.ts";
 import type { ScheduleTaskOptions } from "../../schedules/schedule.ts";
 import type { TaskOptions } from "../../tasks/encode.ts";
-import type { TaskHandle } from "../../tasks/handle.ts";
 import type { TaskState } from "../../tasks/task.ts";
-import type { ListTasksOptions } from "../../tasks/task-admin.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import { requireQueue } from "../find-queue.ts";
 import type { GlobalFlags } from "../options.ts";
@@ -62,8 +60,7 @@ export async function enqueueTask(
     idempotencyKey: flags.idempotencyKey,
   }) as TaskOptions;
   await withTidemill(flags, async (mill) => {
-    const task = await mill.enqueue(queue, payload, options);
-    const { id } = task;
+    const { id } = await mill.enqueue(queue, payload, options);
     const isDocument = flags.json === true;
     // At once, and alone on its line: a script may take it while this waits.
     if (!isDocument) print(id);
@@ -71,20 +68,20 @@ export async function enqueueTask(
       if (isDocument) printJson({ id, queue });
       return;
     }
-    const result = (await resultOf(mill, task, flags.waitTimeout)) ?? null;
+    const result = (await resultOf(mill, id, flags.waitTimeout)) ?? null;
     if (isDocument) printJson({ id, queue, result });
     else print(toJson(result, 2));
   });
 }
 
 /** A wait that was too short says why the task did not end. */
-async function resultOf(mill: Tidemill, task: TaskHandle, seconds: number): Promise<unknown> {
+async function resultOf(mill: Tidemill, id: string, seconds: number): Promise<unknown> {
   try {
-    return await task.result({ timeoutMs: seconds * 1_000 });
+    return await mill.result(id, { timeoutMs: seconds * 1_000 });
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error;
-    const why = await mill.tasks.why(task.id);
-    throw new TimeoutError(`task ${task.id} did not end within ${seconds} s: ${why}`, {
+    const why = await mill.tasks.why(id);
+    throw new TimeoutError(`task ${id} did not end within ${seconds} s: ${why}`, {
       cause: error,
     });
   }
@@ -117,7 +114,7 @@ export async function listTasks(flags: ListFlags): Promise<void> {
   await withTidemill(flags, async (mill) => {
     if (queue !== undefined) await requireQueue(mill, queue);
     const options = withoutUndefined({ queue, state, partitionKey, tenant, before, limit });
-    const tasks = await mill.tasks.list(options as ListTasksOptions);
+    const tasks = await mill.tasks.list(options);
     if (flags.json === true) printJson(tasks.map(taskDocument));
     else print(pageLines(tasks, limit, "No such task.").join("\n"));
   });

@@ -258,3 +258,10 @@ export async function buryTasks(db: Queryable, tasks: readonly Burial[]): Promis
   const rows = await db.query<{ id: string }>(BURY, [JSON.stringify(tasks)]);
   return new Set(rows.map((row) => row.id));
 }
+
+/** What is to be written of a task whose handler ended. */
+export type Settlement =
+  | { readonly kind: "complete"; readonly result: string }
+  | { readonly kind: "put-back"; readonly row: PutBack }
+  | { readonly kind: "end"; readonly row: TerminalEnd }
+  | { readonly kind: "bury"; readonly row: Burial };
