@@ -45,7 +45,7 @@ export interface NewTask<Payload = unknown> extends TaskOptions {
 }
 
 export const DEFAULT_TENANT = "default";
-const KEY_BYTES_MAX = 1024;
+export const KEY_BYTES_MAX = 1024;
 const NAME_BYTES_MAX = 200;
 const YEARS_100_SECONDS = 100 * 366 * 86_400;
 
@@ -271,7 +271,7 @@ function checkNumber(name: string, value: number, min: number): number {
   throw new InvalidInputError(`${name} must be a whole number of at least ${min}, not ${value}`);
 }
 
-function requireText(name: string, text: unknown, bytesMax: number): void {
+export function requireText(name: string, text: unknown, bytesMax: number): void {
   if (typeof text !== "string" || text === "") {
     throw new InvalidInputError(`${name} must be a text that is not empty`);
   }

@@ -4,7 +4,7 @@ import { bucketOf } from "../cluster/ring.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Database } from "../db/database.ts";
 import type { QueueDirectory } from "./directory.ts";
-import { DEFAULT_TENANT } from "./encode.ts";
+import { DEFAULT_TENANT, KEY_BYTES_MAX, requireText } from "./encode.ts";
 import { type LimitOptions, type Limits, resolveLimits } from "./limits.ts";
 import type { QueueDefinition } from "./queue.ts";
 import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
@@ -117,6 +117,7 @@ export class QueueAdmin {
     if (until !== null && Number.isNaN(until.getTime())) {
       throw new InvalidInputError("until must be a valid Date");
     }
+    requireText("key", key, KEY_BYTES_MAX);
     const { keySpaceId } = await this.#directory.find(queue);
     const lane = keyLane(keySpaceId, bucketOf(key));
     await pauseKey(this.#db, { keySpaceId, tenant, key, lane, until, reason });

@@ -12,7 +12,8 @@ export class TaskFailedError extends TidemillError {
   readonly state: "failed" | "dead" | "cancelled";
 
   constructor(taskId: string, state: TaskFailedError["state"], reason: string) {
-    super(`task ${taskId} ${state === "dead" ? "is dead" : `was ${state}`}: ${reason}`);
+    const end = { failed: "failed", dead: "died", cancelled: "was cancelled" }[state];
+    super(`task ${taskId} ${end}: ${reason}`);
     this.taskId = taskId;
     this.state = state;
   }

@@ -1,3 +1,4 @@
+import { readSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
@@ -27,10 +28,13 @@ export interface TaskProcessSpec {
 /** What a handler of these processes is told to do, after it wrote down that it started. */
 export interface TaskOrder {
   readonly n?: number;
-  readonly act: "work" | "wait" | "complete-in-transaction" | "exit" | "kill";
+  readonly act: "work" | "wait" | "block" | "complete-in-transaction" | "exit" | "kill";
   /** How long the work takes. */
   readonly ms?: number;
 }
+
+/** Where a handler that blocks its process reads that it may go on. */
+const RELEASE = 3;
 
 const say = (line: object): void => {
   process.stdout.write(`${JSON.stringify(line)}\n`);
@@ -104,6 +108,11 @@ async function handle(task: Task<TaskOrder>, context: TaskContext): Promise<Outc
   const run = await recordStart(task, context);
   if (act === "exit") process.exit(1);
   if (act === "kill") process.kill(process.pid, "SIGKILL");
+  if (act === "block") {
+    say({ event: "blocked", task: task.id, ...context.token });
+    readSync(RELEASE, Buffer.alloc(1)); // Nothing else of this process runs, no timer, no renewal.
+    return completed({ by: context.workerId });
+  }
   if (ms !== undefined) await delay(ms);
   if (act === "wait" || act === "complete-in-transaction") {
     tellOfAbort(task, context);

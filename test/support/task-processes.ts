@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import type { Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { onCleanup } from "./database.ts";
 import { eventually } from "./eventually.ts";
@@ -12,6 +13,8 @@ export interface TaskProcess {
   kill(signal: "SIGKILL" | "SIGTERM" | "SIGSTOP" | "SIGCONT"): void;
   /** Lets handlers go on that wait for the gate. */
   openGate(): void;
+  /** Lets a handler return that blocks its whole process. */
+  unblock(): void;
   /** Waits until it says this, and gives what it said. */
   heard(event: string, timeoutMs?: number): Promise<Message>;
   /** All that it said so far. */
@@ -54,9 +57,10 @@ export async function startTaskProcess(options: TaskProcessOptions): Promise<Tas
     options: { ...QUICK, ...options.options },
   };
   const child = spawn(process.execPath, ["--import", "tsx", PROGRAM, JSON.stringify(spec)], {
-    stdio: ["pipe", "pipe", "pipe"],
+    stdio: ["pipe", "pipe", "pipe", "pipe"],
   });
-  child.stdin.on("error", () => {}); // It may be gone.
+  const release = child.stdio[3] as Writable;
+  for (const one of [child.stdin, release]) one?.on("error", () => {}); // It may be gone.
   const exited = once(child, "close") as Promise<[number | null]>;
   onCleanup(async () => {
     child.kill("SIGKILL");
@@ -84,7 +88,8 @@ export async function startTaskProcess(options: TaskProcessOptions): Promise<Tas
     ids,
     said,
     kill: (signal) => void child.kill(signal),
-    openGate: () => void child.stdin.write("open\n"),
+    openGate: () => void child.stdin?.write("open\n"),
+    unblock: () => void release.write("."),
     heard: (event, timeoutMs = 10_000) =>
       eventually(
         () => {

@@ -1,12 +1,13 @@
 import type pg from "pg";
 import { expect } from "vitest";
-import { type Queue, queue, type Worker } from "../../src/index.ts";
+import { type Queue, queue, type Worker, type WorkerOptions } from "../../src/index.ts";
 import type { TestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import type { TaskOrder } from "./task-process.ts";
 import { QUICK } from "./task-processes.ts";
 
-// No unique key: a task that runs twice shows as two rows.
+// No unique key: a task that runs twice shows as two rows. What is accepted is written down as its
+// transaction commits, not as it began.
 const TABLES = `
   CREATE TABLE runs (
     id         BIGINT GENERATED ALWAYS AS IDENTITY,
@@ -26,7 +27,17 @@ const TABLES = `
     task_id    BIGINT NOT NULL,
     generation INT NOT NULL,
     worker     UUID NOT NULL
-  )`;
+  );
+  CREATE TABLE accepted (
+    task_id BIGINT NOT NULL,
+    at      TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE FUNCTION note_accepted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.accepted (task_id) VALUES (new.id);
+    RETURN NULL;
+  END $$;
+  CREATE CONSTRAINT TRIGGER note_accepted AFTER INSERT ON tidemill.task_history
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_accepted()`;
 
 /** Where the handlers of task processes write down what they do. */
 export async function createRuns({ pool }: TestDatabase): Promise<void> {
@@ -148,10 +159,13 @@ export const orders = (name = "orders"): Queue<TaskOrder, unknown, TaskOrder> =>
  * A worker in the test's own process that leads and takes no task of the processes: whoever is
  * paused or killed is never the leader, unless a test wants that.
  */
-export async function startLeader(database: TestDatabase): Promise<Worker> {
+export async function startLeader(
+  database: TestDatabase,
+  options: Pick<WorkerOptions, "dispatcherStrategy"> = {},
+): Promise<Worker> {
   const mill = await database.connect();
   const idle = queue("idle").handle(() => undefined);
-  const worker = await mill.startWorker({ ...QUICK, handlers: [idle] });
+  const worker = await mill.startWorker({ ...QUICK, ...options, handlers: [idle] });
   await eventually(() => expect(worker.isLeader).toBe(true));
   return worker;
 }

@@ -32,18 +32,22 @@ const WHY = statement(
           (SELECT count(*)::int
              FROM {schema}.worker_info AS info
              JOIN {worker_nodes} AS node ON node.worker_id = info.worker_id
-            WHERE info.status = 'active' AND task.queue = ANY (info.queues)) AS workers,
+            WHERE info.status = 'active'
+              AND node.heartbeat_at >= NOW() - INTERVAL '1 minute'
+              AND task.queue = ANY (info.queues)) AS workers,
           (SELECT granted FROM {schema}.limit_slots AS slots
             WHERE slots.queue = task.queue) AS granted,
           (SELECT sum(starts.count)::int FROM {schema}.limit_starts AS starts
-            WHERE starts.queue = task.queue) AS started,
+            WHERE starts.queue = task.queue
+              AND (starts.slice + 101) * (queue.limits -> 'rate' ->> 'seconds')::float8 / 100
+                  > extract(epoch FROM NOW())) AS started,
           (SELECT count(*)::int
              FROM (SELECT 1
                      FROM {schema}.tasks AS ahead
                     WHERE ahead.lane = task.lane
                       AND ahead.claim_order < task.claim_order
                       AND ahead.state = 'pending'
-                    LIMIT 1000) AS some) AS ahead
+                    LIMIT 1000) AS capped) AS ahead
      FROM {schema}.tasks AS task
      JOIN {schema}.queues AS queue ON queue.name = task.queue
      JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id

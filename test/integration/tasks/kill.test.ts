@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { expect, it } from "vitest";
 import { readServerTime } from "../../support/cluster.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
@@ -6,6 +7,7 @@ import { QUICK, startTaskProcess, type TaskProcess } from "../../support/task-pr
 import {
   createRuns,
   eventuallyDone,
+  expectCompletedOnce,
   orders,
   type Run,
   readFailures,
@@ -69,6 +71,58 @@ it("runs elsewhere within lease + 2 s when its worker is killed, and tells why",
     },
   ]);
 });
+
+it("runs everything elsewhere within lease + 2 s that a killed worker held", async () => {
+  const database = await newDatabase();
+  const { pool } = database;
+  await startLeader(database);
+  const mill = await database.connect();
+  const tasks = Array.from({ length: 20 }, () => ({ payload: { act: "wait" } as const }));
+  const handles = await mill.enqueueMany(ORDERS, tasks);
+  const options = { concurrency: 50 };
+  const victim = await startTaskProcess({ url: database.url, queue: "orders", options });
+  await eventually(async () => expect(await readRuns(pool)).toHaveLength(tasks.length));
+  await startTaskProcess({ url: database.url, queue: "orders", options, isOpen: true });
+  const killedAt = await readServerTime(pool);
+  victim.kill("SIGKILL");
+  await eventuallyDone(database, tasks.length);
+  await expectCompletedOnce(
+    pool,
+    handles.map((one) => one.id),
+  );
+  const again = (await readRuns(pool)).filter((run) => run.generation === 2);
+  expect(again).toHaveLength(tasks.length);
+  const lastMs = Math.max(...again.map((run) => run.started.getTime() - killedAt.getTime()));
+  expect(lastMs).toBeLessThan(RECOVERY_MS);
+});
+
+// As if a worker had claimed each of them alone, and died; all of their leases end in a second.
+const CLAIM_EACH = `
+  WITH held AS (
+    UPDATE tidemill.tasks
+       SET state = 'running', attempt = 1, lease_generation = 1, claim_id = gen_random_uuid(),
+           leased_by = $1, claimed_at = NOW(), lease_until = NOW() + INTERVAL '1 second'
+    RETURNING id, claim_id, lease_until
+  )
+  INSERT INTO tidemill.task_claims (claim_id, worker_id, check_at, task_ids)
+  SELECT claim_id, $1, lease_until, ARRAY[id] FROM held`;
+
+it.each(["notify", "poll"] as const)(
+  "takes 300 claims back within 2 s of the ends of their leases, told by %s",
+  async (how) => {
+    const database = await newDatabase();
+    const { pool } = database;
+    await startLeader(database, { dispatcherStrategy: how });
+    const mill = await database.connect();
+    const tasks = Array.from({ length: 300 }, () => ({ payload: { act: "work" } as const }));
+    await mill.enqueueMany(ORDERS, tasks);
+    await pool.query(CLAIM_EACH, [randomUUID()]);
+    const leaseUntil = (await readServerTime(pool)).getTime() + 1_000;
+    await eventually(async () => expect(await readFailures(pool)).toHaveLength(tasks.length));
+    const lastMs = Math.max(...(await readFailures(pool)).map((one) => one.at.getTime()));
+    expect(lastMs - leaseUntil).toBeLessThan(2_000);
+  },
+);
 
 it("runs elsewhere within lease + 2 s when the killed worker was the leader", async () => {
   const database = await newDatabase();

@@ -87,3 +87,39 @@ it.each(["exit", "kill"] as const)(
     expect(supervisor.starts()).toBeGreaterThanOrEqual(4);
   },
 );
+
+it("buries a keyed task that takes its process along, and goes on with its key", async () => {
+  const database = await testDatabase();
+  await createRuns(database);
+  await startLeader(database);
+  const { pool } = database;
+  const mill = await database.connect();
+  const tasks = Array.from({ length: 100 }, (_, key) => ({
+    payload: { act: key === 50 ? "kill" : "work" } as TaskOrder,
+    partitionKey: `order:${key}`,
+  }));
+  const behind = { payload: { act: "work" } as TaskOrder, partitionKey: "order:50" };
+  const handles = await mill.enqueueMany(ORDERS, [...tasks, behind]);
+  const killer = handles[50]?.id ?? "";
+  const follower = handles.at(-1)?.id ?? "";
+  await supervise(() =>
+    startTaskProcess({
+      url: database.url,
+      queue: "orders",
+      options: { concurrency: 1_000, leaseSeconds: 1 },
+    }),
+  );
+  await eventually(
+    async () => {
+      expect((await pool.query("SELECT FROM tidemill.tasks")).rowCount).toBe(0);
+    },
+    { timeoutMs: 28_000, everyMs: 50 },
+  );
+  const dead = { id: killer, cause: "worker_lost", losses: 2, attempt: 4 };
+  expect(await deadLetters(database)).toEqual([dead]);
+  const others = handles.map((one) => one.id).filter((id) => id !== killer);
+  await expectCompletedOnce(pool, others);
+  const { rows } = await pool.query<{ dead_at: Date }>("SELECT dead_at FROM tidemill.dead_letters");
+  const [run] = await readRuns(pool, follower);
+  expect(run?.started.getTime()).toBeGreaterThan(rows[0]?.dead_at.getTime() ?? Infinity);
+});

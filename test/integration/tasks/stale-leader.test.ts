@@ -8,6 +8,8 @@ import { resolveNames } from "../../../src/db/names.ts";
 import { moveBuckets } from "../../../src/tasks/bucket-moves.ts";
 import { Housekeeper } from "../../../src/tasks/housekeeper.ts";
 import { TaskMetrics } from "../../../src/tasks/metrics.ts";
+import { claimKeyedTasks, readOwnedBuckets } from "../../../src/tasks/sql/keys.ts";
+import { keyLane } from "../../../src/tasks/task.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { orders, readFailures, readLive, startLeader } from "../../support/task-runs.ts";
@@ -83,7 +85,8 @@ async function keepHouse({ db }: Scene, term: bigint, leaderId: string): Promise
     },
   };
   const options = { workerId: leaderId, term: () => term, channel: "tasks", onWork: () => {} };
-  const more = { clock, logger: silentLogger, metrics: new TaskMetrics() };
+  const timing = { clock, turnMs: 1_000, leaseMs: 1_000 };
+  const more = { ...timing, logger: silentLogger, metrics: new TaskMetrics() };
   await new Housekeeper(db, { ...options, ...more }).run(stop.signal);
 }
 
@@ -145,6 +148,38 @@ it("rejects a move that was under way while the next leader began its term", asy
   await connection.client.query("COMMIT");
   await late;
   expect(await readBuckets(database)).toEqual({});
+});
+
+it("lets nobody claim under an epoch that a move has ended", async () => {
+  const scene = await newScene();
+  const { database, connection, members } = scene;
+  const [first] = members;
+  const mill = await database.connect();
+  const keyed = Array.from({ length: 360 }, (_, key) => ({
+    payload: { act: "work" } as const,
+    partitionKey: `order:${key}`,
+  }));
+  await mill.enqueueMany(ORDERS, keyed);
+  const term = await beginTerm(connection, first);
+  await move(scene, term, first);
+  const own = async () =>
+    (await readOwnedBuckets(connection, first)).find((one) => one.buckets.length > 0);
+  const before = await own();
+  await addMembers(database, [randomUUID()]);
+  await move(scene, term, first);
+  const after = await own();
+  if (before === undefined || after === undefined) throw new Error("it owns nothing");
+  expect(after.epoch).not.toBe(before.epoch);
+  const claim = async (epoch: string): Promise<number> => {
+    const { keySpaceId } = after;
+    const request = { claimId: randomUUID(), workerId: first, leaseSeconds: 60 };
+    const lanes = after.buckets.map((bucket) => keyLane(keySpaceId, bucket));
+    const more = { keySpaceId, epoch, exceptKeys: [], proofs: [] };
+    const wanted = lanes.map((lane) => ({ lane, floor: 0, take: 1 }));
+    return (await claimKeyedTasks(connection, { ...request, ...more }, wanted)).length;
+  };
+  expect(await claim(before.epoch)).toBe(0);
+  expect(await claim(after.epoch)).toBeGreaterThan(0);
 });
 
 it("promotes nothing in a term that another leader has ended", async () => {

@@ -3,6 +3,7 @@ import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { TaskOrder } from "../../support/task-process.ts";
 import { type Message, startTaskProcess, type TaskProcess } from "../../support/task-processes.ts";
+import { startLossyProxy } from "../../support/task-proxy.ts";
 import {
   createRuns,
   eventuallyDone,
@@ -53,6 +54,9 @@ const assertLease = async (
       (error: Error & { code?: string }) => error.code,
     );
 
+/** With an error when it learnt first that others took it for dead. */
+const endedItself = async (one: TaskProcess): Promise<boolean> => (await one.ended) !== null;
+
 describe("a worker that is paused past its lease", () => {
   it("wakes to an aborted signal, and its late completion is refused", async () => {
     const scene = await pauseHolder("wait");
@@ -67,7 +71,7 @@ describe("a worker that is paused past its lease", () => {
     zombie.openGate();
     await zombie.heard("returned");
     zombie.kill("SIGTERM"); // Which waits until everything it had to say was answered.
-    expect(await zombie.ended).toBe(0);
+    expect(await endedItself(zombie)).toBe(true);
     const [heirId] = heir.ids;
     expect(await readHistory(database.pool, taskId)).toMatchObject([
       { generation: 2, attempt: 2, worker: heirId, result: JSON.stringify({ by: heirId }) },
@@ -79,21 +83,29 @@ describe("a worker that is paused past its lease", () => {
     ]);
   });
 
-  it("completes nothing even when it answers before it notices", async () => {
-    const scene = await pauseHolder("wait");
-    const { database, taskId, zombie, heir } = scene;
-    zombie.openGate(); // Read as soon as it wakes, together with its timers.
-    zombie.kill("SIGCONT");
-    await zombie.heard("returned");
-    zombie.kill("SIGTERM");
-    expect(await zombie.ended).toBe(0);
+  it("completes nothing even when it answers before it can notice", async () => {
+    const database = await testDatabase();
+    await createRuns(database);
+    await startLeader(database);
+    const mill = await database.connect();
+    const { id: taskId } = await mill.enqueue(ORDERS, { act: "block" });
+    const zombie = await startTaskProcess({ url: database.url, queue: "orders" });
+    await zombie.heard("blocked");
+    const options = { leaseSeconds: 60 }; // It cannot renew either.
+    const heir = await startTaskProcess({ url: database.url, queue: "orders", options });
+    expect(await heir.heard("blocked")).toMatchObject({ task: taskId, generation: 2 });
+    zombie.unblock();
+    zombie.kill("SIGTERM"); // Which waits until everything it had to say was answered.
+    expect(await endedItself(zombie)).toBe(true);
+    expect(await readHistory(database.pool)).toEqual([]);
     expect(await readLive(database.pool)).toMatchObject([
       { id: taskId, state: "running", generation: 2, worker: heir.ids[0] },
     ]);
-    expect(await readHistory(database.pool)).toEqual([]);
-    heir.openGate();
+    heir.unblock();
     await eventuallyDone(database, 1);
-    expect(await readHistory(database.pool, taskId)).toMatchObject([{ generation: 2 }]);
+    expect(await readHistory(database.pool, taskId)).toMatchObject([
+      { generation: 2, worker: heir.ids[0] },
+    ]);
   });
 
   it("fails assert_lease with TML01 where the live token passes", async () => {
@@ -135,6 +147,33 @@ describe("a worker that is paused past its lease", () => {
     expect(await readHistory(database.pool, taskId)).toMatchObject([{ generation: 2 }]);
     const { rows } = await database.pool.query<object>("SELECT generation FROM effects");
     expect(rows).toEqual([{ generation: 2 }]);
+  });
+});
+
+describe("a leader by lease that is paused past its task's lease", () => {
+  it("is replaced, and its task runs elsewhere and is completed once", async () => {
+    const database = await testDatabase();
+    await createRuns(database);
+    const mill = await database.connect();
+    const { id: taskId } = await mill.enqueue(ORDERS, { act: "wait" });
+    const options = { leaderStrategy: "lease" } as const;
+    const leader = await startTaskProcess({ url: database.url, queue: "orders", options });
+    await leader.heard("waiting");
+    const heir = await startTaskProcess({ url: database.url, queue: "orders", options });
+    const readLeader = async (): Promise<unknown> =>
+      (await database.pool.query("SELECT leader_id FROM tidemill.leader_term")).rows;
+    expect(await readLeader()).toEqual([{ leader_id: leader.ids[0] }]);
+    leader.kill("SIGSTOP");
+    expect(await heir.heard("waiting")).toMatchObject({ task: taskId, generation: 2 });
+    expect(await readLeader()).toEqual([{ leader_id: heir.ids[0] }]);
+    leader.openGate();
+    leader.kill("SIGCONT");
+    await leader.heard("returned");
+    heir.openGate();
+    await eventuallyDone(database, 1);
+    expect(await readHistory(database.pool, taskId)).toMatchObject([
+      { generation: 2, worker: heir.ids[0] },
+    ]);
   });
 });
 
@@ -189,4 +228,27 @@ describe("a lone worker that is paused past its lease", () => {
     const runs = await readRuns(database.pool);
     expect(runs.map((run) => run.n)).toEqual([1, 1, 2, 3, 4]);
   });
+});
+
+describe("a worker that cannot reach the database", () => {
+  it.each(["cut", "freeze"] as const)(
+    "tells its handler within a second of the end of its trust (%s)",
+    async (how) => {
+      const database = await testDatabase();
+      await createRuns(database);
+      const proxy = await startLossyProxy(database.url);
+      const mill = await database.connect();
+      await mill.enqueue(ORDERS, { act: "wait" });
+      const lone = await startTaskProcess({ url: proxy.url, queue: "orders" });
+      await lone.heard("waiting");
+      proxy[how]();
+      const aborted = await lone.heard("aborted", 12_000);
+      expect(aborted).toMatchObject({ name: "LeaseLostError", generation: 1 });
+      const { rows } = await database.pool.query<{ seconds: number }>(
+        `SELECT extract(epoch FROM clock_timestamp() - lease_until)::float8 AS seconds
+           FROM tidemill.tasks`,
+      );
+      expect(rows[0]?.seconds).toBeLessThan(1);
+    },
+  );
 });

@@ -1,0 +1,301 @@
+import { describe, expect, it } from "vitest";
+import { completed, failed, type QueueOptions, queue, type Tidemill } from "../../../src/index.ts";
+import { type TestDatabase, testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { BRISK, gate, labour, range, readColumn, ringSettled, sampleMax } from "./scene.ts";
+
+const RUNNING = "SELECT count(*)::int AS n FROM tidemill.tasks WHERE state = 'running'";
+
+interface Scene {
+  readonly database: TestDatabase;
+  readonly mill: Tidemill;
+}
+
+async function open(): Promise<Scene> {
+  const database = await testDatabase();
+  return { database, mill: await database.connect() };
+}
+
+const payloads = (count: number): { payload: number }[] =>
+  range(count).map((payload) => ({ payload }));
+
+const countEnded = async (database: TestDatabase): Promise<number> =>
+  (await readColumn<number>(database, "SELECT count(*)::int FROM tidemill.task_history"))[0] ?? 0;
+
+/** The most claims that any window of this length holds, by the database's clock. */
+async function mostClaims(database: TestDatabase, seconds: number, key?: string): Promise<number> {
+  const [most] = await readColumn<number>(
+    database,
+    `SELECT max(n)::int FROM (
+       SELECT count(*) OVER (ORDER BY claimed_at
+                             RANGE BETWEEN CURRENT ROW AND $1::interval FOLLOWING) AS n
+         FROM tidemill.task_history
+        WHERE $2::text IS NULL OR partition_key = $2) AS one`,
+    [`${seconds * 1_000_000 - 1} microseconds`, key ?? null],
+  );
+  return most ?? 0;
+}
+
+describe("a concurrency limit", () => {
+  it("is never exceeded by running tasks while workers come and go, and all ends", async () => {
+    const { database, mill } = await open();
+    const orders = queue<number>("orders", { limits: { concurrency: 4 } });
+    const handler = orders.handle(() => labour(5));
+    const start = () => mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 10 });
+    const workers = await Promise.all(range(3).map(start));
+    let isDone = false;
+    const sampling = sampleMax(database, RUNNING, () => isDone);
+    const keyed = range(100).map((n) => ({ payload: n, partitionKey: `key:${n % 10}` }));
+    await mill.enqueueMany(orders, [...payloads(300), ...keyed]);
+    await eventually(async () => expect(await countEnded(database)).toBeGreaterThan(60));
+    await workers[0]?.stop();
+    await start();
+    await eventually(async () => expect(await countEnded(database)).toBeGreaterThan(160));
+    await Promise.all([workers[1]?.stop(), start()]);
+    await eventually(async () => expect(await countEnded(database)).toBe(400), {
+      timeoutMs: 20_000,
+    });
+    isDone = true;
+    expect(await sampling).toBe(4);
+  });
+
+  it("counts a task on probation", async () => {
+    const { database, mill } = await open();
+    const orders = queue<number>("orders", { limits: { concurrency: 1 } });
+    const tasks = await mill.enqueueMany(orders, payloads(4));
+    await database.pool.query(
+      `UPDATE tidemill.tasks
+          SET on_probation = TRUE, claim_order = nextval('tidemill.task_numbers'),
+              lane = (SELECT lane FROM tidemill.task_lanes WHERE priority = -1)
+        WHERE id = $1`,
+      [tasks[3]?.id],
+    );
+    let isDone = false;
+    const sampling = sampleMax(database, RUNNING, () => isDone);
+    const handlers = [orders.handle(() => labour(50))];
+    await mill.startWorker({ ...BRISK, handlers });
+    await Promise.all(tasks.map((task) => task.result()));
+    isDone = true;
+    expect(await sampling).toBe(1);
+  });
+
+  it.each([
+    ["concurrency", { concurrency: 1 }],
+    ["rate", { rate: { count: 1, seconds: 0.1 } }],
+  ] as const)("of 1 lets a keyed task that failed run again: %s", async (_what, limits) => {
+    const { mill } = await open();
+    const orders = queue<number>("orders", { limits, backoff: { kind: "fixed", baseSeconds: 0 } });
+    const handler = orders.handle((task) => (task.attempt === 1 ? failed("no") : completed("ok")));
+    await mill.startWorker({ ...BRISK, handlers: [handler] });
+    const task = await mill.enqueue(orders, 1, { partitionKey: "key" });
+    expect(await task.result({ timeoutMs: 8_000 })).toBe("ok");
+  });
+
+  it("of 0 holds everything until it is raised", async () => {
+    const { mill } = await open();
+    const orders = queue<number>("orders", { limits: { concurrency: 0 } });
+    await mill.startWorker({ ...BRISK, handlers: [orders.handle(() => completed("ran"))] });
+    const task = await mill.enqueue(orders, 1);
+    await expect(task.result({ timeoutMs: 500 })).rejects.toThrow(/had not ended/);
+    await mill.queues.setLimits("orders", { concurrency: 1 });
+    expect(await task.result({ timeoutMs: 3_000 })).toBe("ran");
+  });
+
+  it("that a person lowers holds soon after, also while there is much to do", async () => {
+    const { database, mill } = await open();
+    const orders = queue<number>("orders", { limits: { concurrency: 8 } });
+    const handler = orders.handle(() => labour(20));
+    await mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 20 });
+    await mill.enqueueMany(orders, payloads(600));
+    const running = async (): Promise<number> =>
+      (await readColumn<number>(database, RUNNING))[0] ?? 0;
+    await eventually(async () => expect(await running()).toBe(8));
+    await mill.queues.setLimits("orders", { concurrency: 2 });
+    const samples: number[] = [];
+    await eventually(
+      async () => {
+        samples.push(await running());
+        const last = samples.slice(-10);
+        expect(last).toHaveLength(10);
+        expect(Math.max(...last)).toBeLessThanOrEqual(2);
+      },
+      { timeoutMs: 3_000 },
+    );
+    expect(await countEnded(database)).toBeLessThan(600);
+    await mill.queues.setLimits("orders", { concurrency: 12 });
+    await eventually(async () => expect(await running()).toBeGreaterThan(2));
+    await mill.queues.setLimits("orders", {});
+    await eventually(async () => expect(await running()).toBeGreaterThan(12));
+  });
+});
+
+describe("a rate limit", () => {
+  const drain = async (options: QueueOptions, count: number, run: () => void): Promise<Scene> => {
+    const scene = await open();
+    const orders = queue<number>("orders", options);
+    const handler = orders.handle(run);
+    for (const _worker of range(3)) {
+      await scene.mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 5 });
+    }
+    await scene.mill.enqueueMany(orders, payloads(count));
+    await eventually(async () => expect(await countEnded(scene.database)).toBe(count), {
+      timeoutMs: 14_000,
+    });
+    return scene;
+  };
+
+  it("holds in every window of its period, over three workers", async () => {
+    const limits = { rate: { count: 10, seconds: 0.5 } };
+    const { database } = await drain({ limits }, 60, () => {});
+    expect(await mostClaims(database, 0.5)).toBe(10);
+  });
+
+  it("holds when the process is busy between asking and claiming", async () => {
+    const limits = { rate: { count: 5, seconds: 0.3 } };
+    const { database } = await drain({ limits }, 50, () => {
+      const endMs = performance.now() + 15;
+      while (performance.now() < endMs); // Work that lets nothing else run.
+    });
+    expect(await mostClaims(database, 0.3)).toBeLessThanOrEqual(5);
+  });
+
+  it("takes unused starts back from where they were taken", async () => {
+    const { database, mill } = await open();
+    const orders = queue("orders", { limits: { rate: { count: 20, seconds: 1 } } });
+    await mill.enqueue(orders, 1);
+    const session = await database.session();
+    const idle = "00000000-0000-4000-8000-000000000001";
+    const busy = "00000000-0000-4000-8000-000000000002";
+    const take = async (worker: string, starts: number): Promise<number> => {
+      const { rows } = await session.query<{ starts: number }>(
+        "SELECT starts FROM tidemill.take_limits('orders', $1, 0, $2)",
+        [worker, starts],
+      );
+      return rows[0]?.starts ?? 0;
+    };
+    const second = "SELECT extract(epoch FROM clock_timestamp())::float8 AS at";
+    const now = async (): Promise<number> =>
+      (await session.query<{ at: number }>(second)).rows[0]?.at ?? 0;
+    const startedAt = await now();
+    expect(await take(idle, 10)).toBe(10);
+    await eventually(async () => expect(await now()).toBeGreaterThan(startedAt + 0.3));
+    const usedAt = await now();
+    expect(await take(busy, 10)).toBe(10); // And uses them.
+    await session.query("SELECT tidemill.return_limits('orders', $1, 0, 10)", [idle]);
+    let used = 10;
+    await eventually(async () => {
+      used += await take(busy, 20);
+      expect(await now()).toBeGreaterThan(usedAt + 0.95);
+    });
+    expect(used).toBeLessThanOrEqual(20);
+  });
+});
+
+describe("limits of keys", () => {
+  it("hold the rate of one key in every window of its period", async () => {
+    const { database, mill } = await open();
+    const orders = queue<number>("orders", { limits: { keyRate: { count: 4, seconds: 1 } } });
+    await mill.startWorker({ ...BRISK, handlers: [orders.handle(() => undefined)] });
+    const feed = (key: string, count: number) =>
+      mill.enqueueMany(
+        orders,
+        payloads(count).map((task) => ({ ...task, partitionKey: key })),
+      );
+    const [early] = await feed("early", 1);
+    await early?.result();
+    await eventually(async () => {
+      // The allowance of every key is full by now.
+      const [isFull] = await readColumn<boolean>(
+        database,
+        "SELECT NOW() > max(claimed_at) + INTERVAL '1.1 seconds' FROM tidemill.task_history",
+      );
+      expect(isFull).toBe(true);
+    });
+    await Promise.all([feed("a", 10), feed("b", 10)]);
+    await eventually(async () => expect(await countEnded(database)).toBe(21), {
+      timeoutMs: 10_000,
+    });
+    expect(await mostClaims(database, 1, "a")).toBe(4);
+    expect(await mostClaims(database, 1, "b")).toBe(4);
+  });
+
+  it("let a person change the rate of keys", async () => {
+    const { database, mill } = await open();
+    const orders = queue<number>("orders", { limits: { keyRate: { count: 1, seconds: 600 } } });
+    await mill.startWorker({ ...BRISK, handlers: [orders.handle(() => undefined)] });
+    await mill.queues.setLimits("orders", { keyRate: { count: 50, seconds: 0.1 } });
+    const tasks = payloads(5).map((task) => ({ ...task, partitionKey: "key" }));
+    await mill.enqueueMany(orders, tasks);
+    await eventually(async () => expect(await countEnded(database)).toBe(5), { timeoutMs: 4_000 });
+  });
+
+  it("run as many of a key as its concurrency allows, in any order", async () => {
+    const { database, mill } = await open();
+    const orders = queue<number>("orders", { keyConcurrency: 3 });
+    const slow = gate();
+    const seen: number[] = [];
+    let running = 0;
+    let most = 0;
+    const handler = orders.handle(async ({ payload }) => {
+      running += 1;
+      most = Math.max(most, running);
+      if (payload === 0) await slow.opened;
+      else await labour(2);
+      running -= 1;
+      seen.push(payload);
+    });
+    for (const _worker of range(3)) {
+      await mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 10 });
+    }
+    await ringSettled(mill, 3);
+    let isDone = false;
+    const sampling = sampleMax(database, RUNNING, () => isDone);
+    const tasks = payloads(60).map((task) => ({ ...task, partitionKey: "key" }));
+    await mill.enqueueMany(orders, tasks);
+    await eventually(() => expect(seen).toHaveLength(59));
+    slow.open();
+    await eventually(async () => expect(await countEnded(database)).toBe(60));
+    isDone = true;
+    expect(await sampling).toBe(3);
+    expect(most).toBe(3);
+    expect(seen.at(-1)).toBe(0);
+  });
+});
+
+describe("the concurrency of a worker", () => {
+  it("bounds its handlers, and that of a handler bounds one queue", async () => {
+    const { database, mill } = await open();
+    const counts = new Map([
+      ["few", { now: 0, most: 0 }],
+      ["many", { now: 0, most: 0 }],
+      ["all", { now: 0, most: 0 }],
+    ]);
+    const enter = (name: string, change: 1 | -1): void => {
+      const count = counts.get(name);
+      if (count === undefined) throw new Error(name);
+      count.now += change;
+      count.most = Math.max(count.most, count.now);
+    };
+    const handle = (name: string, concurrency?: number) =>
+      queue<number>(name).handle(
+        async () => {
+          enter(name, 1);
+          enter("all", 1);
+          await labour(3);
+          enter(name, -1);
+          enter("all", -1);
+        },
+        concurrency === undefined ? {} : { concurrency },
+      );
+    const handlers = [handle("few", 2), handle("many")];
+    await mill.startWorker({ ...BRISK, handlers, concurrency: 5 });
+    await mill.enqueueMany("few", payloads(80));
+    await mill.enqueueMany("many", [
+      ...payloads(60),
+      ...range(40).map((n) => ({ payload: n, partitionKey: `key:${n % 20}` })),
+    ]);
+    await eventually(async () => expect(await countEnded(database)).toBe(180));
+    expect(counts.get("few")?.most).toBe(2);
+    expect(counts.get("all")?.most).toBe(5);
+  });
+});

@@ -1,0 +1,274 @@
+import type pg from "pg";
+import { describe, expect, it } from "vitest";
+import type { Queryable, TextQueryable, TextRow } from "../../../src/db/database.ts";
+import { resolveNames } from "../../../src/db/names.ts";
+import { shapePlans } from "../../../src/db/sql/session.ts";
+import { renderStatement, type Statement } from "../../../src/db/statement.ts";
+import { queue } from "../../../src/index.ts";
+import { claimTasks, lookAtLanes, undoClaim } from "../../../src/tasks/sql/claim.ts";
+import {
+  buryTasks,
+  completeTasks,
+  endTasks,
+  findCompleted,
+  putBackTasks,
+} from "../../../src/tasks/sql/finish.ts";
+import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
+import {
+  advanceHolds,
+  claimHeldHeads,
+  claimKeyedTasks,
+  findForeignLanes,
+  lookAtKeyLanes,
+} from "../../../src/tasks/sql/keys.ts";
+import {
+  extendLease,
+  findCancelled,
+  renewLeases,
+  saveProgress,
+} from "../../../src/tasks/sql/lease.ts";
+import { forgetClaims, lockLostTasks, putOnProbation } from "../../../src/tasks/sql/reap.ts";
+import { type TestDatabase, testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { range, readColumn } from "./scene.ts";
+
+const NAMES = resolveNames();
+const WORKER = "00000000-0000-4000-8000-000000000001";
+const CLAIM = "00000000-0000-4000-8000-0000000000aa";
+const TOKEN = { taskId: "1", generation: 1, claimId: CLAIM };
+const SETBACK = { id: "1", generation: 1, claim_id: CLAIM, reason: "no" };
+const FACTS = { claimId: CLAIM, workerId: WORKER, leaseSeconds: 30, proofs: [] };
+const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", exceptKeys: [] };
+const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, take: 10 }));
+const PER_KEY = { otherwise: 1, keys: [{ tenant: "a", key: "b", allowed: 1 }], queues: [] };
+
+interface Sent {
+  readonly statement: Statement;
+  readonly values: readonly unknown[];
+}
+
+/** Keeps what is sent, and answers with nothing. */
+class Recorder implements Queryable, TextQueryable {
+  readonly sent: Sent[] = [];
+
+  async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
+    this.sent.push({ statement, values });
+    return [];
+  }
+
+  async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
+    this.sent.push({ statement, values });
+    return [];
+  }
+}
+
+async function record(send: (db: Recorder) => Promise<unknown>): Promise<Sent> {
+  const recorder = new Recorder();
+  await send(recorder);
+  const [sent] = recorder.sent;
+  if (sent === undefined || recorder.sent.length !== 1) throw new Error("not one statement");
+  return sent;
+}
+
+type Case = readonly [string, (db: Recorder) => Promise<unknown>];
+
+/** Sent on the worker's own connection, whose plans are shaped. */
+const ON_SESSION: readonly Case[] = [
+  ["claim", (db) => claimTasks(db, FACTS, [{ lane: 2, floor: 0, take: 10 }])],
+  ["look", (db) => lookAtLanes(db, ["orders"], new Map([[2, 0]]))],
+  ["undo", (db) => undoClaim(db, CLAIM)],
+  [
+    "complete",
+    (db) => completeTasks(db, [{ id: "1", generation: 1, claimId: CLAIM, result: "" }], []),
+  ],
+  [
+    "find completed",
+    (db) => findCompleted(db, [{ id: "1", generation: 1, claimId: CLAIM, result: "" }]),
+  ],
+  [
+    "put back",
+    (db) => putBackTasks(db, [{ ...SETBACK, outcome: "failed", delay: 1, refund: false }]),
+  ],
+  ["end", (db) => endTasks(db, [{ ...SETBACK, outcome: "failed", state: "failed" }])],
+  [
+    "bury",
+    (db) =>
+      buryTasks(db, [{ ...SETBACK, outcome: "failed", cause: "attempts_exhausted", park: false }]),
+  ],
+  ["claim of keys", (db) => claimKeyedTasks(db, KEYED, LANES)],
+  ["limited claim of keys", (db) => claimKeyedTasks(db, { ...KEYED, perKey: PER_KEY }, LANES)],
+  ["claim of heads", (db) => claimHeldHeads(db, KEYED, [-1, -2], { retries: 1, probation: 1 })],
+  ["advance of holds", (db) => advanceHolds(db, 0, [-1, -2])],
+  ["look at keys", (db) => lookAtKeyLanes(db, 0, new Map([[-1, 0]]))],
+  ["foreign lanes", (db) => findForeignLanes(db, WORKER, [-1, -2])],
+];
+
+/** Sent on a pooled connection, which nobody has shaped. */
+const ON_POOL: readonly Case[] = [
+  ["renew", (db) => renewLeases(db, [TOKEN], 30)],
+  ["find cancelled", (db) => findCancelled(db, [TOKEN])],
+  ["extend", (db) => extendLease(db, TOKEN, 30)],
+  ["progress", (db) => saveProgress(db, TOKEN, "1")],
+  ["lost", (db) => lockLostTasks(db, [CLAIM])],
+  ["probation", (db) => putOnProbation(db, ["1"])],
+  ["forget", (db) => forgetClaims(db, [CLAIM])],
+  ["probe", (db) => probeTasks(db)],
+  ["promote", (db) => promoteTasks(db, 1_000)],
+];
+
+interface PlanNode {
+  readonly "Node Type": string;
+  readonly "Relation Name"?: string;
+  readonly "Index Name"?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+const flat = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(flat)];
+
+function literal(value: unknown): string {
+  if (value === null || value === undefined) return "NULL";
+  const text = Array.isArray(value)
+    ? `{${value.map((one) => JSON.stringify(one)).join(",")}}`
+    : typeof value === "string"
+      ? value
+      : JSON.stringify(value);
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/** The plan that a prepared statement keeps, whatever values come later. */
+async function planOf(session: pg.Client, { statement, values }: Sent): Promise<PlanNode[]> {
+  await session.query("SET plan_cache_mode = force_generic_plan");
+  await session.query(`PREPARE one AS ${renderStatement(statement, NAMES)}`);
+  const given = values.length === 0 ? "" : `(${values.map(literal).join(",")})`;
+  const { rows } = await session.query<{ "QUERY PLAN": readonly { Plan: PlanNode }[] }>(
+    `EXPLAIN (FORMAT JSON) EXECUTE one${given}`,
+  );
+  await session.query("DEALLOCATE one");
+  const [plan] = rows[0]?.["QUERY PLAN"] ?? [];
+  if (plan === undefined) throw new Error("no plan");
+  return flat(plan.Plan);
+}
+
+async function shaped(database: TestDatabase): Promise<pg.Client> {
+  const session = await database.session();
+  await shapePlans({
+    query: async (statement, values = []) =>
+      (await session.query(renderStatement(statement, NAMES), [...values])).rows,
+  });
+  return session;
+}
+
+/** Pending tasks in lanes of three kinds, of which the planner knows nothing. */
+async function fill(database: TestDatabase, count: number): Promise<void> {
+  const mill = await database.connect();
+  const orders = queue("orders");
+  await mill.enqueue(orders, 1);
+  await mill.enqueue(orders, 1, { delaySeconds: 600 });
+  await mill.enqueue(orders, 1, { partitionKey: "key" });
+  await database.pool.query("ALTER TABLE tidemill.tasks SET (autovacuum_enabled = false)");
+  await database.pool.query(
+    `INSERT INTO tidemill.tasks (id, claim_order, run_at, lane, max_attempts, priority, state,
+                                 tenant, queue, partition_key, partition_bucket, payload)
+     SELECT number, CASE WHEN n % 10 > 0 THEN number END, run_at,
+            CASE WHEN n % 2 = 0 THEN lane ELSE -1 - n % 360 END, 5, 5,
+            CASE WHEN n % 10 > 0 THEN 'pending' ELSE 'scheduled' END, 'default', 'orders',
+            CASE WHEN n % 2 = 1 THEN 'key:' || n END, CASE WHEN n % 2 = 1 THEN n % 360 END, '1'
+       FROM (SELECT n, nextval('tidemill.task_numbers') AS number, NOW() AS run_at,
+                    (SELECT lane FROM tidemill.task_lanes WHERE priority = 5) AS lane
+               FROM generate_series(1, $1::int) AS n) AS new`,
+    [count],
+  );
+}
+
+interface Finding {
+  readonly what: string;
+  readonly wrong: readonly string[];
+}
+
+/** What a plan must not do to the table of tasks: read all of it. */
+function faultsOf(plan: readonly PlanNode[]): string[] {
+  return plan
+    .filter((node) => node["Relation Name"] === "tasks" && node["Node Type"] === "Seq Scan")
+    .map((node) => `${node["Node Type"]} on tasks`);
+}
+
+async function findFaults(session: pg.Client, cases: readonly Case[]): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const [what, send] of cases) {
+    const wrong = faultsOf(await planOf(session, await record(send)));
+    if (wrong.length > 0) findings.push({ what, wrong });
+  }
+  return findings;
+}
+
+describe.each([
+  ["a few tasks that were never analysed", 200, false],
+  ["50,000 tasks that were never analysed", 50_000, false],
+  ["50,000 tasks that were analysed", 50_000, true],
+] as const)("with %s", (_what, count, isAnalysed) => {
+  it("every statement finds its tasks by index", async () => {
+    const database = await testDatabase();
+    await fill(database, count);
+    if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks");
+    expect(await findFaults(await shaped(database), ON_SESSION)).toEqual([]);
+    // Reading all of a table that is nearly empty costs less than any index.
+    if (count > 1_000) {
+      expect(await findFaults(await database.session(), ON_POOL)).toEqual([]);
+    }
+  });
+
+  it("a claim walks its lane in order, sorts nothing and writes by id", async () => {
+    const database = await testDatabase();
+    await fill(database, count);
+    if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks");
+    const session = await shaped(database);
+    const claims = ON_SESSION.filter(([what]) => what === "claim" || what === "claim of keys");
+    for (const [what, send] of claims) {
+      const plan = await planOf(session, await record(send));
+      const indexes = plan.flatMap((node) => node["Index Name"] ?? []);
+      expect([what, indexes.includes("tasks_lane_idx")]).toEqual([what, true]);
+      expect([what, indexes.includes("tasks_pkey")]).toEqual([what, true]);
+      const sorts = plan.filter(
+        (node) =>
+          node["Node Type"].includes("Sort") &&
+          flat(node).some((one) => one["Relation Name"] === "tasks"),
+      );
+      expect([what, sorts]).toEqual([what, []]);
+    }
+  });
+});
+
+describe("a claim", () => {
+  it("is a HOT update of every row", async () => {
+    const database = await testDatabase();
+    await fill(database, 50_000);
+    const session = await shaped(database);
+    const [lane] = await readColumn<number>(
+      database,
+      "SELECT lane FROM tidemill.task_lanes WHERE priority = 5",
+    );
+    const updates = async (): Promise<{ all: number; hot: number }> => {
+      const { rows } = await session.query<{ all: number; hot: number }>(
+        `SELECT n_tup_upd::int AS "all", n_tup_hot_upd::int AS hot
+           FROM pg_stat_all_tables WHERE relid = 'tidemill.tasks'::regclass`,
+      );
+      return rows[0] ?? { all: 0, hot: 0 };
+    };
+    const before = await updates();
+    for (const n of range(20)) {
+      const claimId = `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
+      const lanes = [{ lane: lane ?? 0, floor: 0, take: 100 }];
+      const { statement, values } = await record((db) =>
+        claimTasks(db, { ...FACTS, claimId }, lanes),
+      );
+      const claimed = await session.query(renderStatement(statement, NAMES), [...values]);
+      expect(claimed.rows).toHaveLength(100);
+    }
+    await session.query("SELECT pg_stat_force_next_flush()");
+    await eventually(async () => {
+      const after = await updates();
+      expect(after.all - before.all).toBe(2_000);
+      expect(after.hot - before.hot).toBe(2_000);
+    });
+  });
+});
