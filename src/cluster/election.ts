@@ -1,10 +1,13 @@
 import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { assertDirect } from "../db/listener.ts";
 import {
   beginTerm,
   endTerm,
   holdTerm,
+  oustStaleLeader,
   releaseLeaderLock,
   releaseLease,
   takeLease,
@@ -29,6 +32,16 @@ export interface Election {
 /** A leader that gets no answer for so long cannot know whether it still leads. */
 const ANSWER_MS = 5_000;
 
+export interface AdvisoryOptions {
+  readonly key: bigint;
+  /** Past the pooler, when there is one. */
+  readonly url: string;
+  /** Silence after which a leader has lost the lead. Undefined: others lead by their own rules. */
+  readonly staleSeconds: number | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
 /** A session lock on a direct connection: freed by the server the moment the session ends. */
 export class AdvisoryElection implements Election {
   trustedUntil = 0;
@@ -36,14 +49,17 @@ export class AdvisoryElection implements Election {
   readonly #workerId: string;
   readonly #key: bigint;
   readonly #url: string;
+  readonly #options: AdvisoryOptions;
+  #oustAtMs = -Infinity;
   #connection: Connection | undefined;
   #term: bigint | undefined;
 
-  constructor(db: Database, workerId: string, key: bigint, url: string) {
+  constructor(db: Database, workerId: string, options: AdvisoryOptions) {
     this.#db = db;
     this.#workerId = workerId;
-    this.#key = key;
-    this.#url = url;
+    this.#key = options.key;
+    this.#url = options.url;
+    this.#options = options;
   }
 
   async open(): Promise<void> {
@@ -59,7 +75,10 @@ export class AdvisoryElection implements Election {
         this.#term = await beginTerm(this.#connection, this.#workerId);
         return this.#term;
       }
-      if (!(await tryLeaderLock(this.#connection, this.#key))) return undefined;
+      if (!(await tryLeaderLock(this.#connection, this.#key))) {
+        await this.#oust(this.#connection);
+        return undefined;
+      }
       this.#term = await beginTerm(this.#connection, this.#workerId);
       // The lock lives as long as the session, which no local clock can shorten further.
       this.trustedUntil = Infinity;
@@ -80,6 +99,20 @@ export class AdvisoryElection implements Election {
       }
     } finally {
       this.#drop();
+    }
+  }
+
+  /** A paused process keeps its session and the lock; a look now and then sees that it is silent. */
+  async #oust(connection: Connection): Promise<void> {
+    const { staleSeconds, clock, logger } = this.#options;
+    if (staleSeconds === undefined || clock.now() < this.#oustAtMs) return;
+    this.#oustAtMs = clock.now() + staleSeconds * 500;
+    try {
+      if (!(await oustStaleLeader(connection, this.#key, staleSeconds))) return;
+      logger.warn({}, "ended the session of a leader that stopped beating");
+    } catch (error) {
+      if (!connection.isDestroyed)
+        logger.warn({ error: messageOf(error) }, "could not oust a leader");
     }
   }
 

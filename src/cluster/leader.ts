@@ -29,7 +29,7 @@ export interface LeaderOptions extends RebalanceOptions {
 const FORGET_SECONDS = 24 * 3600;
 const FORGET_EVERY_MS = 60_000;
 /** How often a follower tries, in heartbeat timeouts: a new leader is there when one runs out. */
-const ELECTION_SHARE = 0.4;
+const ELECTION_SHARE = 0.5;
 /** A busy row was not moved in this pass; its batch may end any moment. */
 const RETRY_MS = 100;
 

@@ -16,7 +16,7 @@ import type { TaskMetrics } from "./metrics.ts";
 import { Prefetch } from "./prefetch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
-import { claimTasks, type LaneRequest, lookAtLanes, undoClaim } from "./sql/claim.ts";
+import { barClaim, claimTasks, type LaneRequest, lookAtLanes, undoClaim } from "./sql/claim.ts";
 import { readOwnedBuckets } from "./sql/keys.ts";
 import { readStoppedKeys } from "./sql/queue-admin.ts";
 import { bucketOfLane, keyId } from "./task.ts";
@@ -127,6 +127,12 @@ export class Claimer {
     this.bell.ring();
   }
 
+  /** A task in it is neither ours nor free: the lane opens again when it was reaped. */
+  closeLane(lane: number): void {
+    this.#spaces.get(bucketOfLane(lane).keySpaceId)?.close(lane);
+    this.bell.ring();
+  }
+
   /** A slot came free: worth waking only when too little is left to do. */
   roomMade(): void {
     if (this.#want() > 0) this.bell.ring();
@@ -209,7 +215,7 @@ export class Claimer {
     let taken = 0;
     for (const space of this.#spaces.values()) {
       if (space.owns === 0) continue;
-      await space.open(workerId);
+      await space.open();
       if (this.#isWorkNews) space.assumeWork();
       if (!this.#isWorkNews && clock.now() - this.#keysLookedAtMs >= LOOK_MS) {
         this.#keysLookedAtMs = clock.now();
@@ -319,7 +325,8 @@ export class Claimer {
   async #undoDoubtful(): Promise<void> {
     const [claimId] = this.#doubtfulClaims;
     if (claimId === undefined) return;
-    const count = await undoClaim(this.#session, claimId);
+    const isBarred = await barClaim(this.#session, claimId, this.#options.workerId);
+    const count = isBarred ? 0 : await undoClaim(this.#session, claimId);
     this.#doubtfulClaims.shift();
     if (count > 0) this.#options.logger.info({ count }, "gave back a claim that was not answered");
     await this.#undoDoubtful();

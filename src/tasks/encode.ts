@@ -118,9 +118,7 @@ export class TaskEncoder {
   #withShape(task: NewTask): EncodedTask | Promise<EncodedTask> {
     const key = this.#checkKey(task.partitionKey);
     const isBytes = task.payload instanceof Uint8Array;
-    const payload = isBytes
-      ? Buffer.from(task.payload).toString("base64")
-      : toJson(task.payload);
+    const payload = isBytes ? Buffer.from(task.payload).toString("base64") : toJson(task.payload);
     this.#checkSize(isBytes ? task.payload.byteLength : payload.length, payload);
     const encoded = {
       payload,

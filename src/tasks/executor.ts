@@ -30,7 +30,11 @@ export interface ExecutorOptions {
   readonly onRoom: () => void;
   /** A head that was held back has ended: its key may flow again. */
   readonly onHeadEnded: (task: ClaimedTask) => void;
+  /** The lease of a keyed task is lost, and the database does not know it yet. */
+  readonly onKeyedLost: (task: ClaimedTask) => void;
 }
+
+const PROBATION_MS = 1_000;
 
 /** One queue's tasks in this worker. */
 interface Line {
@@ -58,7 +62,7 @@ export class Executor {
   #settledCount = 0;
   #isStarting = false;
   #isStopping = false;
-  #probation = 0;
+  readonly #probation = new Set<ClaimedTask>();
   #onIdle: (() => void)[] = [];
 
   constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
@@ -94,9 +98,17 @@ export class Executor {
   get settledCount(): number {
     return this.#settledCount;
   }
-  /** One task at a time, so that the one that takes its worker along is known. */
+  /**
+   * One at a time, so that the task that takes its worker along is known. One that has run for a
+   * while is taken for harmless: long tasks of a lost worker must not wait for each other.
+   */
   get hasProbation(): boolean {
-    return this.#probation > 0;
+    for (const task of this.#probation) {
+      const isProven =
+        task.state === "started" && this.#options.clock.now() - task.startedAtMs >= PROBATION_MS;
+      if (!isProven) return true;
+    }
+    return false;
   }
   get keys(): KeyLines {
     return this.#keys;
@@ -122,7 +134,9 @@ export class Executor {
     else this.#held.delete(task);
     const line = this.#lines.get(task.queue);
     if (line !== undefined) line.held += change;
-    if (task.isOnProbation) this.#probation += change;
+    if (!task.isOnProbation) return;
+    if (change === 1) this.#probation.add(task);
+    else this.#probation.delete(task);
   }
 
   /** Tasks of one key must come in order. */
@@ -174,6 +188,7 @@ export class Executor {
     line.active += 1;
     task.state = "started";
     task.startedAtMs = this.#options.clock.now();
+    if (task.isOnProbation) this.#options.clock.after(PROBATION_MS, this.#options.onRoom);
     if (line.handler.queue.schema === undefined) this.#run(task, line);
     else void this.#validateAndRun(task, line);
   }
@@ -312,12 +327,18 @@ export class Executor {
     this.#startMore();
   }
 
+  /** Answered: nothing of it is held under this claim any more. */
   #forget(task: ClaimedTask): void {
+    this.#drop(task);
+    task.claim.open -= 1;
+    if (task.claim.open === 0) this.#finisher.endClaim(task.claim.id);
+  }
+
+  #drop(task: ClaimedTask): void {
     task.state = "settled";
     this.#hold(task, -1);
     this.#settledCount += 1;
-    task.claim.open -= 1;
-    if (task.claim.open === 0) this.#finisher.endClaim(task.claim.id);
+    if (task.isOnProbation) this.#options.onRoom();
   }
 
   /** Tasks that did not start go back as if they had never been claimed. */
@@ -334,9 +355,12 @@ export class Executor {
     if (task.state === "settled" || task.state === "ended") return;
     this.#options.metrics.leaseLosses.add(1, { queue: task.queue });
     abortTask(task, error);
-    this.#forget(task);
-    if (task.isHeldHead) this.#options.onHeadEnded(task);
-    if (task.key !== undefined) this.#leaveKey(task, task.key, false);
+    // The database still has it as ours, and only the ledger leads the reaper there: the claim must
+    // not end. Until it is reaped, nothing behind it in its lane may be claimed.
+    this.#drop(task);
+    if (task.key === undefined) return;
+    this.#options.onKeyedLost(task);
+    this.#leaveKey(task, task.key, false);
   }
 
   /** Lanes that are no longer ours: what has not started belongs to the next owner. */

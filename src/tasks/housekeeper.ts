@@ -36,6 +36,9 @@ export interface HousekeeperOptions {
 
 /** While another worker leads; costs nothing. */
 const FOLLOWER_MS = 1_000;
+/** How often a follower sees whether the leader does its work. */
+const FOLLOWER_CHECK_MS = 10_000;
+const LATE_SECONDS = 1;
 const RETRY_MS_MAX = 5_000;
 /** Something due was not taken: somebody has its row locked. */
 const BUSY_MS = 50;
@@ -53,6 +56,7 @@ export class Housekeeper implements Service {
   readonly bell = new Bell();
   readonly #db: Database;
   readonly #options: HousekeeperOptions;
+  #checkedAtMs = -Infinity;
 
   constructor(db: Database, options: HousekeeperOptions) {
     this.#db = db;
@@ -70,7 +74,7 @@ export class Housekeeper implements Service {
 
   async #turn(): Promise<TurnResult> {
     const term = this.#options.term();
-    if (term === undefined) return { restMs: FOLLOWER_MS };
+    if (term === undefined) return await this.#turnOfFollower();
     const { checkInSeconds, promoteInSeconds } = await probeTasks(this.#db);
     const reaped = checkInSeconds <= 0 ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
     const promoted =
@@ -84,6 +88,26 @@ export class Housekeeper implements Service {
     // locked is looked at again soon.
     const nextMs = Math.ceil(Math.min(promoteInSeconds, Math.max(checkInSeconds, 0.1)) * 1000);
     return { restMs: Math.min(this.#options.turnMs, this.#options.leaseMs / 2, nextMs) };
+  }
+
+  /**
+   * A leader may be paused with its lock in hand. What is long overdue anybody does: rows are locked
+   * and compared all the same, the term only keeps two from doing it at once.
+   */
+  async #turnOfFollower(): Promise<TurnResult> {
+    const { clock, leaseMs } = this.#options;
+    const everyMs = Math.min(FOLLOWER_CHECK_MS, leaseMs / 3);
+    if (clock.now() - this.#checkedAtMs < everyMs) return { restMs: FOLLOWER_MS };
+    this.#checkedAtMs = clock.now();
+    const { checkInSeconds, promoteInSeconds } = await probeTasks(this.#db);
+    const isReapLate = checkInSeconds < -LATE_SECONDS;
+    const isPromotionLate = promoteInSeconds < -LATE_SECONDS;
+    const reaped = isReapLate ? await this.#db.transaction((tx) => this.#reap(tx)) : 0;
+    const promoted = isPromotionLate
+      ? await this.#db.transaction((tx) => promoteTasks(tx, PROMOTE_MAX))
+      : 0;
+    if (reaped + promoted > 0) await this.#announce(reaped, promoted);
+    return { restMs: Math.min(FOLLOWER_MS, everyMs) };
   }
 
   async #underTerm(term: bigint, work: (tx: Connection) => Promise<number>): Promise<number> {

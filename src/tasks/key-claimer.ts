@@ -136,16 +136,26 @@ export class KeyClaimer {
     return [...this.#lanes].flatMap(([lane, { isEmpty }]) => (isEmpty ? [] : [lane]));
   }
 
+  /** Claimed from no more, until it is shown again that nothing in it is held by others. */
+  close(lane: number): void {
+    if (!this.#lanes.delete(lane)) return;
+    this.#unopened.push(lane);
+  }
+
   /** Opens buckets in which nobody else holds a task any more. */
-  async open(workerId: string): Promise<void> {
+  async open(): Promise<void> {
     if (this.#unopened.length === 0 || this.#clock.now() < this.#openAgainAtMs) return;
     const epoch = this.#epoch;
-    const foreign = await findForeignLanes(this.#session, workerId, this.#unopened);
+    const asked = new Set(this.#unopened);
+    // A lease of our own that we lost is somebody else's, until it was reaped.
+    const ours = [...this.#executor.held].filter((task) => asked.has(task.lane));
+    const ids = ours.map((task) => task.id);
+    const foreign = await findForeignLanes(this.#session, [...asked], ids);
     if (this.#epoch !== epoch) return;
-    for (const lane of this.#unopened) {
+    for (const lane of asked) {
       if (!foreign.has(lane)) this.#lanes.set(lane, { floor: 0, isEmpty: false });
     }
-    this.#unopened = [...foreign];
+    this.#unopened = this.#unopened.filter((lane) => foreign.has(lane) || !asked.has(lane));
     this.#openAgainAtMs = this.#clock.now() + FOREIGN_RETRY_MS;
     this.#nextHoldAtMs = -Infinity;
   }

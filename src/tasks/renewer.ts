@@ -5,7 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
-import type { Queryable } from "../db/database.ts";
+import type { Connection, Database } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import type { TaskMetrics } from "./metrics.ts";
@@ -29,13 +29,14 @@ const TRUST = 0.9;
  */
 export class Renewer implements Service {
   readonly name = "renewer";
-  readonly #db: Queryable;
+  readonly #db: Database;
   readonly #executor: Executor;
   readonly #options: RenewerOptions;
   readonly #bell = new Bell();
   #isChangeNews = false;
+  #connection: Connection | undefined;
 
-  constructor(db: Queryable, executor: Executor, options: RenewerOptions) {
+  constructor(db: Database, executor: Executor, options: RenewerOptions) {
     this.#db = db;
     this.#executor = executor;
     this.#options = options;
@@ -51,10 +52,32 @@ export class Renewer implements Service {
     const { clock, logger } = this.#options;
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "could not renew leases");
-      this.#loseUntrusted();
+      this.#dropConnection();
       return exponentialMs(failures, 50, this.#turnMs());
     };
-    await runLoop(() => this.#turn(), { clock, bell: this.#bell, onFailure }, signal);
+    // Trust ends by the clock, also while a renewal waits for an answer that does not come.
+    const watch = (): Promise<TurnResult> => {
+      this.#loseUntrusted();
+      return Promise.resolve({ restMs: this.#turnMs() });
+    };
+    await Promise.all([
+      runLoop(() => this.#turn(), { clock, bell: this.#bell, onFailure }, signal),
+      runLoop(watch, { clock, bell: new Bell(), onFailure }, signal),
+    ]);
+    this.#dropConnection();
+  }
+
+  #dropConnection(): void {
+    const connection = this.#connection;
+    this.#connection = undefined;
+    void connection?.close();
+  }
+
+  /** Its own, and impatient: a full pool or a dead wire must not cost leases. */
+  async #connect(): Promise<Connection> {
+    const timeoutMs = Math.max(100, (this.#options.leaseSeconds * 1000) / 4);
+    this.#connection ??= await this.#db.connect("renewer", { timeoutMs });
+    return this.#connection;
   }
 
   #turnMs(): number {
@@ -65,9 +88,10 @@ export class Renewer implements Service {
     const { clock, leaseSeconds } = this.#options;
     const isNews = this.#isChangeNews;
     this.#isChangeNews = false;
-    this.#loseUntrusted();
     const dueMs = clock.now() - (leaseSeconds * 1000) / 3;
-    const due = [...this.#executor.held].filter((task) => task.renewedAtMs <= dueMs);
+    const due = [...this.#executor.held].filter(
+      (task) => task.renewedAtMs <= dueMs && !task.isCompletedByHandler,
+    );
     if (due.length > 0) await this.#renew(due);
     else if (isNews) await this.#findCancelled();
     return { restMs: this.#turnMs() };
@@ -77,7 +101,7 @@ export class Renewer implements Service {
     const { clock, leaseSeconds, metrics } = this.#options;
     const sentAtMs = clock.now();
     const tokens = tasks.map((task) => task.token);
-    const renewals = await renewLeases(this.#db, tokens, leaseSeconds);
+    const renewals = await renewLeases(await this.#connect(), tokens, leaseSeconds);
     for (const task of tasks) {
       const renewal = renewals.get(task.id);
       if (renewal === undefined) {
@@ -97,7 +121,7 @@ export class Renewer implements Service {
     const running = [...this.#executor.held].filter((task) => task.state !== "ended");
     if (running.length === 0) return;
     const tokens = running.map((task) => task.token);
-    const reasons = await findCancelled(this.#db, tokens);
+    const reasons = await findCancelled(await this.#connect(), tokens);
     for (const task of running) {
       const reason = reasons.get(task.id);
       if (reason !== undefined) this.#executor.cancel(task, new TaskCancelledError(reason));
@@ -107,7 +131,9 @@ export class Renewer implements Service {
   #loseUntrusted(): void {
     const now = this.#options.clock.now();
     for (const task of this.#executor.held) {
-      if (task.trustedUntilMs <= now) this.#executor.lose(task, new LeaseLostError(task.token));
+      if (task.trustedUntilMs <= now && !task.isCompletedByHandler) {
+        this.#executor.lose(task, new LeaseLostError(task.token));
+      }
     }
   }
 }

@@ -81,6 +81,7 @@ export class TaskRunner implements Service {
       metrics,
       onRoom: () => this.#claimer.roomMade(),
       onHeadEnded: (task) => this.#claimer.headEnded(task.lane),
+      onKeyedLost: (task) => this.#claimer.closeLane(task.lane),
     });
     this.renewer = new Renewer(db, this.#executor, {
       leaseSeconds: options.leaseSeconds,

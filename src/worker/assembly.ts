@@ -22,7 +22,7 @@ import type { WorkerContext } from "./worker-context.ts";
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
 export const CONTROL_CONNECTIONS = 2;
 /** A worker that listens still looks: a notification may be lost. */
-const RECONCILE_MS = 3_000;
+const RECONCILE_MS = 5_000;
 /** When nothing is due before, and scheduled tasks are announced. */
 const HOUSEKEEPER_MS = 5_000;
 /** What the dispatcher cannot see: a task whose transaction took long, and whose news was lost. */
@@ -224,7 +224,13 @@ export class Assembly {
     const { leaderStrategy, heartbeatTimeout } = this.#options;
     const { leaderKey, directUrl, compat } = this.#context;
     if (leaderStrategy === "advisory") {
-      return new AdvisoryElection(db, this.id, leaderKey, directUrl);
+      return new AdvisoryElection(db, this.id, {
+        key: leaderKey,
+        url: directUrl,
+        staleSeconds: compat === undefined ? heartbeatTimeout / 1000 : undefined,
+        clock: this.#clock,
+        logger: this.#logger,
+      });
     }
     // Shorter than the heartbeat's, so that a new leader is there when a death must be seen.
     const ttlMs = compat === undefined ? heartbeatTimeout * 0.8 : heartbeatTimeout;

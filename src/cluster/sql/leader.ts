@@ -8,6 +8,39 @@ export async function tryLeaderLock(db: Queryable, key: bigint): Promise<boolean
   return row?.held === true;
 }
 
+// The lock lives as long as its session, and the session of a process that was paused lives on. The
+// heartbeat tells: whoever leads and has not beaten for so long has lost the lead, and its session
+// is ended so that the lock is free.
+const OUST = statement(
+  "leader_oust",
+  `SELECT pg_terminate_backend(lock.pid) AS ousted
+     FROM {schema}.leader_term AS term
+     JOIN pg_locks AS lock
+       ON lock.locktype = 'advisory'
+      AND lock.granted
+      AND lock.objsubid = 1
+      AND lock.classid::bigint = $1::bigint
+      AND lock.objid::bigint = $2::bigint
+      AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    WHERE term.leader_id IS NOT NULL
+      AND NOT EXISTS (
+            SELECT FROM {worker_nodes} AS node
+             WHERE node.worker_id = term.leader_id
+               AND node.heartbeat_at >= NOW() - make_interval(secs => $3::float8))`,
+);
+
+/** Ends the session of a leader that stopped beating. True when there was one. */
+export async function oustStaleLeader(
+  db: Queryable,
+  key: bigint,
+  timeoutSeconds: number,
+): Promise<boolean> {
+  const high = String(BigInt.asUintN(32, key >> 32n));
+  const low = String(BigInt.asUintN(32, key));
+  const rows = await db.query<{ ousted: boolean }>(OUST, [high, low, timeoutSeconds]);
+  return rows.some((row) => row.ousted);
+}
+
 const UNLOCK = statement("leader_unlock", "SELECT pg_advisory_unlock($1::bigint) AS released");
 
 export async function releaseLeaderLock(db: Queryable, key: bigint): Promise<boolean> {

@@ -188,7 +188,23 @@ export async function lookAtLanes(
   };
 }
 
-// Gives back what a claim took whose answer never came: the claimer knows its id, if it exists.
+// A claim whose answer never came may still be running, and commit later. Its id is taken, so that
+// its row in the ledger, and with it the claim, is refused; or this waits until it has committed.
+// The row stays for longer than any statement does, and the reaper removes it.
+const BAR = statement(
+  "claim_bar",
+  `INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids)
+   VALUES ($1, $2, NOW() + INTERVAL '1 day', '{}')
+       ON CONFLICT DO NOTHING
+   RETURNING claim_id`,
+);
+
+/** True when the claim does not exist, and never will. */
+export async function barClaim(db: Queryable, claimId: string, workerId: string): Promise<boolean> {
+  return (await db.query(BAR, [claimId, workerId])).length === 1;
+}
+
+// Gives back what such a claim took, when it had committed.
 const UNDO = statement(
   "tasks_undo_claim",
   `WITH taken AS MATERIALIZED (

@@ -43,18 +43,19 @@ const FOREIGN = statement(
      FROM {schema}.task_claims AS claim
     CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
      JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
-    WHERE claim.worker_id <> $1
-      AND claim.key_lanes && $2::text::int[]
-      AND task.lane = ANY ($2::text::int[])`,
+    WHERE claim.key_lanes && $1::text::int[]
+      AND task.lane = ANY ($1::text::int[])
+      AND task.id <> ALL ($2::text::bigint[])`,
 );
 
-/** Of these lanes, those in which somebody else still holds a task. */
+/** Of these lanes, those in which a task is held that is none of `ours`. */
 export async function findForeignLanes(
   db: Queryable,
-  workerId: string,
   lanes: readonly number[],
+  ours: readonly string[],
 ): Promise<Set<number>> {
-  const rows = await db.query<{ lane: number }>(FOREIGN, [workerId, `{${lanes.join(",")}}`]);
+  const values = [`{${lanes.join(",")}}`, `{${ours.join(",")}}`];
+  const rows = await db.query<{ lane: number }>(FOREIGN, values);
   return new Set(rows.map((row) => row.lane));
 }
 

@@ -63,8 +63,8 @@ export async function lockLostTasks(
 const PROBATION = statement(
   "tasks_on_probation",
   `WITH lost AS MATERIALIZED (
-     SELECT task.id, task.lane, task.tenant, task.queue, task.partition_key, task.attempt,
-            task.leased_by
+     SELECT task.id, task.claim_order, task.lane, task.tenant, task.queue, task.partition_key,
+            task.attempt, task.leased_by
        FROM {schema}.tasks AS task
       WHERE task.id = ANY ($1::text::bigint[])
       ORDER BY task.id
@@ -96,7 +96,7 @@ const PROBATION = statement(
           'its worker was lost'
      FROM lost
     WHERE partition_key IS NOT NULL
-    ORDER BY lane, tenant, partition_key, id
+    ORDER BY lane, tenant, partition_key, claim_order
        ON CONFLICT (key_space_id, tenant, partition_key, why) DO NOTHING`,
 );
 

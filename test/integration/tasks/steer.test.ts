@@ -98,7 +98,7 @@ describe("cancel", () => {
     );
     // Enqueued one by one, so that at any time the lease of some is due for renewal.
     const ids: string[] = [];
-    for (const n of range(30)) {
+    for (const n of range(60)) {
       ids.push((await mill.enqueue(ORDERS, n)).id);
       await eventually(() => expect(heard.size).toBe(n + 1));
     }
@@ -553,8 +553,9 @@ describe("the counts of a queue", () => {
     await mill.enqueue(ORDERS, 700, { priority: 8 });
     await mill.tasks.cancel(late[0]?.id ?? "");
     const expected = { depths: { 3: 2, 8: 1 }, running: 1, dead: 30 };
-    await eventually(async () => expect(await mill.queues.list()).toMatchObject([expected]));
-    expect(await mill.queues.list()).toEqual([expect.objectContaining(expected)]);
+    await eventually(async () =>
+      expect(await mill.queues.list()).toEqual([expect.objectContaining(expected)]),
+    );
     const [live] = await readColumn(database, "SELECT count(*)::int FROM tidemill.tasks");
     expect(live).toBe(3);
     expect(await mill.deadLetters.purge({ queue: "orders" })).toBe(30);
