@@ -409,7 +409,7 @@ describe("documents", () => {
 
   it.each([
     ["WorkerOptions", "src/worker/options.ts"],
-    ["ConnectOptions", "src/worker/tidemill.ts"],
+    ["ConnectOptions", "src/worker/connect.ts"],
     ["NamesOptions", "src/db/names.ts"],
     ["TableOptions", "src/db/names.ts"],
     ["PartitioningOptions", "src/db/migrations.ts"],

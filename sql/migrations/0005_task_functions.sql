@@ -1,7 +1,7 @@
 -- What other languages and plain SQL need of the task side, and the care of daily partitions.
 
 -- The bucket of a key: FNV-1a over UTF-8 with a final mix, modulo 360. Golden values are in
--- docs/reference/schema.md; src/cluster/ring.ts computes the same.
+-- docs/reference/tables.md; src/cluster/ring.ts computes the same.
 CREATE FUNCTION {schema}.multiply_32(a BIGINT, b BIGINT) RETURNS BIGINT
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 $$ SELECT ((((a >> 16) * b & 65535) << 16) + (a & 65535) * b) & 4294967295 $$;
@@ -78,6 +78,12 @@ BEGIN
     THEN
         RAISE EXCEPTION 'partition_key must have 1 to 1024 bytes and no U+001E'
             USING ERRCODE = '22023';
+    END IF;
+    IF kind = '' OR octet_length(kind) > 200 THEN
+        RAISE EXCEPTION 'kind must have 1 to 200 bytes' USING ERRCODE = '22023';
+    END IF;
+    IF idempotency_key = '' OR octet_length(idempotency_key) > 1024 THEN
+        RAISE EXCEPTION 'idempotency_key must have 1 to 1024 bytes' USING ERRCODE = '22023';
     END IF;
     IF tenant IS NULL OR tenant = '' OR octet_length(tenant) > 200 THEN
         RAISE EXCEPTION 'tenant must have 1 to 200 bytes' USING ERRCODE = '22023';

@@ -22,9 +22,10 @@ CREATE TABLE {schema}.limit_starts (
 -- follows are statements of their own: they see what was committed while this one waited.
 CREATE FUNCTION {schema}.take_limits(
     queue_name TEXT, worker UUID, want_slots INT, want_starts INT,
-    OUT slots INT, OUT starts INT, OUT retry_seconds FLOAT8
+    OUT slots INT, OUT starts INT, OUT slice BIGINT, OUT retry_seconds FLOAT8
 ) LANGUAGE plpgsql AS
 $$
+#variable_conflict use_column
 DECLARE
     rules   JSONB;
     used    BIGINT;
@@ -54,6 +55,7 @@ BEGIN
     IF rules -> 'rate' ->> 'count' IS NOT NULL THEN
         period := (rules -> 'rate' ->> 'seconds')::float8;
         slice_now := floor(extract(epoch FROM clock_timestamp()) / (period / 100));
+        slice := slice_now;
         DELETE FROM {schema}.limit_starts AS old
          WHERE old.queue = queue_name AND old.slice < slice_now - 100;
         SELECT COALESCE(sum(old.count), 0) INTO used
@@ -73,12 +75,12 @@ END
 $$;
 
 -- Gives back slots, and starts that were not used.
-CREATE FUNCTION {schema}.return_limits(queue_name TEXT, worker UUID, back_slots INT, back_starts INT)
-RETURNS VOID LANGUAGE plpgsql AS
+CREATE FUNCTION {schema}.return_limits(
+    queue_name TEXT, worker UUID, back_slots INT, back_starts INT, from_slice BIGINT
+) RETURNS VOID LANGUAGE plpgsql AS
 $$
 DECLARE
-    held   INT;
-    period FLOAT8;
+    held INT;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM 1 FROM {schema}.limit_slots AS one WHERE one.queue = queue_name FOR UPDATE;
@@ -93,9 +95,7 @@ BEGIN
     END IF;
     IF back_starts > 0 THEN
         UPDATE {schema}.limit_starts AS old SET count = GREATEST(0, old.count - back_starts)
-         WHERE old.queue = queue_name
-           AND old.slice = (SELECT max(newest.slice) FROM {schema}.limit_starts AS newest
-                             WHERE newest.queue = queue_name AND newest.count > 0);
+         WHERE old.queue = queue_name AND old.slice = from_slice;
     END IF;
 END
 $$;

@@ -9,9 +9,19 @@ export interface Clock {
   after(ms: number, wake: () => void): () => void;
 }
 
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 export const systemClock: Clock = {
   now: () => performance.now(),
   after(ms, wake) {
+    // A longer timer of Node's would fire at once.
+    if (ms > TIMER_MS_MAX) {
+      let cancel = (): void => clearTimeout(timer);
+      const timer = setTimeout(() => {
+        cancel = systemClock.after(ms - TIMER_MS_MAX, wake);
+      }, TIMER_MS_MAX);
+      return () => cancel();
+    }
     const timer = setTimeout(wake, ms);
     return () => clearTimeout(timer);
   },

@@ -59,6 +59,11 @@ export class Gauge {
     seriesOf(this.#series, labels).value = value;
   }
 
+  /** One series, found once: for what changes thousands of times a second. */
+  series(labels: Labels): { value: number } {
+    return seriesOf(this.#series, labels);
+  }
+
   remove(labels: Labels): void {
     this.#series.delete(render(labels));
   }

@@ -5,7 +5,7 @@ import { ConfigError } from "./errors.ts";
 export function refuseUnknown(what: string, given: object, known: readonly string[]): void {
   for (const key of Object.keys(given)) {
     if (known.includes(key)) continue;
-    const near = known.find((name) => distance(name.toLowerCase(), key.toLowerCase()) <= 2);
+    const near = nearest(key, known);
     const hint = near === undefined ? `known are ${known.join(", ")}` : `did you mean "${near}"?`;
     throw new ConfigError(`unknown ${what} option "${key}"; ${hint}`);
   }
@@ -55,6 +55,12 @@ export function withoutUndefined<T extends object>(given: T): Partial<T> {
 
 function describe(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value) : inspect(value, { depth: 0 });
+}
+
+function nearest(key: string, known: readonly string[]): string | undefined {
+  const far = known.map((name) => [distance(name.toLowerCase(), key.toLowerCase()), name] as const);
+  const [best] = far.filter(([steps]) => steps <= 2).toSorted(([a], [b]) => a - b);
+  return best?.[1];
 }
 
 /** Edit distance, for "did you mean". */

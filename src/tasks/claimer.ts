@@ -72,6 +72,7 @@ export class Claimer {
   readonly #limiter: Limiter;
   #spaces = new Map<number, KeyClaimer>();
   #isOwnershipNews = true;
+  #isKeyedFirst = false;
 
   constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
     this.#session = session;
@@ -106,6 +107,7 @@ export class Claimer {
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
     this.#limiter.use(limits);
+    for (const space of this.#spaces.values()) space.useLimits(limits);
     this.workArrived();
   }
 
@@ -164,7 +166,9 @@ export class Claimer {
     this.#prefetch.measure(this.#executor.settledCount);
     if (this.#isOwnershipNews) await this.#readOwnership();
     if (this.#want() <= 0 || !isTrusted()) return { restMs: pollMs };
-    const keyed = await this.#claimKeyed();
+    // Keyed and unkeyed tasks take turns at being first: neither may starve the other.
+    this.#isKeyedFirst = !this.#isKeyedFirst;
+    let keyed = this.#isKeyedFirst ? await this.#claimKeyed() : 0;
     const isBlind = this.#isWorkNews && this.#lanes.size <= BLIND_LANES_MAX;
     const isLookDue = this.#isWorkNews || clock.now() - this.#lookedAtMs >= LOOK_MS;
     this.#isWorkNews = false;
@@ -181,6 +185,7 @@ export class Claimer {
     const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
     if (isBlind) looking = this.#look();
     const [taken = 0] = await Promise.all([claiming, looking]);
+    if (!this.#isKeyedFirst) keyed = await this.#claimKeyed();
     if (taken + keyed > 0 || this.#choose().length > 0) return "again";
     await this.#limiter.trim();
     const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
@@ -234,15 +239,10 @@ export class Claimer {
   };
 
   #choose(): LaneRequest[] {
-    const probation = this.#executor.hasProbation ? 0 : 1;
     const prefetch = this.#prefetch.size;
     return this.#lanes.choose(
-      this.#want(),
-      ({ queue, priority }) =>
-        Math.min(
-          priority < 0 ? probation : this.#executor.freeSlots(queue) + prefetch,
-          this.#limiter.allowed(queue),
-        ),
+      { tasks: this.#want(), probation: this.#executor.hasProbation ? 0 : 1 },
+      (queue) => Math.min(this.#executor.freeSlots(queue) + prefetch, this.#limiter.allowed(queue)),
       this.#options.clock.now(),
     );
   }
@@ -315,6 +315,10 @@ export class Claimer {
     this.#settling.observe(look.oldestRunning);
     this.#lookedAtMs = clock.now();
     this.#lanes.saw(look, this.#settling.settled, this.#lookedAtMs);
+    for (const queue of queues) {
+      const seconds = this.#lanes.oldestSeconds(queue, this.#lookedAtMs);
+      this.#options.metrics.oldestPending.set(seconds, { queue });
+    }
     const unsettled = this.#newestOrder - this.#settling.settled;
     if (!this.#settling.isOpen && unsettled > EPOCH_NUMBERS) {
       await this.#settling.open(this.#session);

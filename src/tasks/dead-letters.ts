@@ -1,5 +1,5 @@
 import { InvalidInputError, messageOf, NotFoundError } from "../base/errors.ts";
-import { refuseUnknown, requireOneOf } from "../base/options.ts";
+import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Database } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
@@ -46,6 +46,8 @@ export class DeadLetters {
   async list(options: DeadLetterListOptions = {}): Promise<TaskView[]> {
     refuseUnknown("list", options, ["queue", "tenant", "partitionKey", "before", "limit"]);
     const { limit = 50, ...filter } = options;
+    requireNumber("limit", limit, { min: 1, max: 1_000, integer: true });
+    if (filter.before !== undefined) requireTaskId(filter.before);
     return (await listTasks(this.#db, { ...filter, state: "dead", limit })).map(toTaskView);
   }
 

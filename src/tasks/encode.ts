@@ -47,6 +47,9 @@ export interface NewTask<Payload = unknown> extends TaskOptions {
 export const DEFAULT_TENANT = "default";
 export const KEY_BYTES_MAX = 1024;
 const NAME_BYTES_MAX = 200;
+/** Before the base64 of bytes: of no bytes it is no text, and a list of one such would be empty. */
+const BYTES_MARK = "=";
+const TEXT_BYTES_MAX = 1024;
 const YEARS_100_SECONDS = 100 * 366 * 86_400;
 
 const TASK_KEYS = [
@@ -94,7 +97,12 @@ export class TaskEncoder {
   encode(task: NewTask): EncodedTask | Promise<EncodedTask> {
     refuseUnknown("task", task, TASK_KEYS);
     const schema = this.#queue.definition?.schema;
-    if (schema === undefined || task.payload instanceof Uint8Array) return this.#withShape(task);
+    if (schema === undefined) return this.#withShape(task);
+    if (task.payload instanceof Uint8Array) {
+      throw new InvalidInputError(
+        `queue "${this.#queue.name}" has a schema, which bytes cannot fit; enqueue JSON`,
+      );
+    }
     const validating = schema["~standard"].validate(task.payload);
     if (!("then" in validating)) {
       this.#refuseInvalid(validating);
@@ -118,8 +126,11 @@ export class TaskEncoder {
   #withShape(task: NewTask): EncodedTask | Promise<EncodedTask> {
     const key = this.#checkKey(task.partitionKey);
     const isBytes = task.payload instanceof Uint8Array;
-    const payload = isBytes ? Buffer.from(task.payload).toString("base64") : toJson(task.payload);
-    this.#checkSize(isBytes ? task.payload.byteLength : payload.length, payload);
+    const payload = isBytes
+      ? BYTES_MARK + Buffer.from(task.payload).toString("base64")
+      : toJson(task.payload);
+    if (isBytes) this.#checkBytes(task.payload.byteLength);
+    else this.#checkText(payload);
     const encoded = {
       payload,
       key,
@@ -131,10 +142,14 @@ export class TaskEncoder {
     return shape.then((found) => ({ ...encoded, shape: found }));
   }
 
-  #checkSize(atLeast: number, payload: string): void {
+  #checkText(payload: string): void {
+    // No character takes more than three bytes for each of its units.
+    if (payload.length * 3 <= this.#queue.settings.payloadBytesMax) return;
+    this.#checkBytes(Buffer.byteLength(payload));
+  }
+
+  #checkBytes(bytes: number): void {
     const max = this.#queue.settings.payloadBytesMax;
-    if (atLeast * 3 <= max) return; // No character of JSON takes more than three bytes a unit.
-    const bytes = Math.max(atLeast, Buffer.byteLength(payload));
     if (bytes <= max) return;
     throw new InvalidInputError(
       `the payload has ${bytes} bytes, over the ${max} that queue "${this.#queue.name}" takes; ` +
@@ -234,7 +249,8 @@ function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: nu
   }
   if (runAt === undefined) return {};
   const date = new Date(runAt);
-  if (Number.isNaN(date.getTime()) || date.getUTCFullYear() > 9999) {
+  const year = date.getUTCFullYear();
+  if (Number.isNaN(date.getTime()) || year < 1 || year > 9999) {
     throw new InvalidInputError(
       `runAt must be a Date or an ISO 8601 text such as 2026-01-31T09:00:00Z, not ` +
         JSON.stringify(runAt),
@@ -245,6 +261,9 @@ function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: nu
 
 /** What few tasks have goes into one column. */
 function rareOptions(task: NewTask): { options?: object } {
+  for (const name of ["traceParent", "traceState", "contentType", "webhook"] as const) {
+    if (task[name] !== undefined) requireText(name, task[name], TEXT_BYTES_MAX);
+  }
   const options = {
     ...(task.backoff === undefined ? {} : { backoff: resolveBackoff(task.backoff) }),
     ...(task.timeoutSeconds === undefined

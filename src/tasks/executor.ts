@@ -1,23 +1,16 @@
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ConflictError } from "../base/errors.ts";
+import { Attempts, abortTask } from "./attempts.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Fifo } from "./fifo.ts";
 import type { Finisher } from "./finisher.ts";
 import { KeyLines } from "./key-lines.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
-import { RunningContext, type TaskActs } from "./running-context.ts";
-import { validated } from "./schema.ts";
-import {
-  checkOutcome,
-  giveBack,
-  settle,
-  settleCancelled,
-  settleError,
-  settleInvalid,
-} from "./settlement.ts";
+import type { TaskActs } from "./running-context.ts";
+import { giveBack, settleCancelled, settleError } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
-import { TaskTimeoutError, WorkerStoppingError } from "./task.ts";
+import { WorkerStoppingError } from "./task.ts";
 
 export interface ExecutorOptions {
   readonly handlers: readonly TaskHandler[];
@@ -42,6 +35,8 @@ interface Line {
   readonly limit: number;
   readonly ready: Fifo<ClaimedTask>;
   active: number;
+  /** The gauge that shows it. */
+  readonly running: { value: number };
   /** Claimed and not answered for. */
   held: number;
 }
@@ -53,7 +48,7 @@ interface Line {
 export class Executor {
   readonly #options: ExecutorOptions;
   readonly #finisher: Finisher;
-  readonly #acts: TaskActs;
+  readonly #attempts: Attempts;
   readonly #lines = new Map<string, Line>();
   readonly #keys = new KeyLines();
   readonly #held = new Set<ClaimedTask>();
@@ -67,7 +62,13 @@ export class Executor {
 
   constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
     this.#finisher = finisher;
-    this.#acts = acts;
+    this.#attempts = new Attempts({
+      acts,
+      clock: options.clock,
+      random: options.random,
+      onEnded: (task, settlement) => this.#end(task, settlement),
+      onReturned: (task) => this.#release(task),
+    });
     this.#options = options;
     for (const handler of options.handlers) {
       if (this.#lines.has(handler.queue.name)) {
@@ -79,6 +80,7 @@ export class Executor {
         limit,
         ready: new Fifo(),
         active: 0,
+        running: options.metrics.running.series({ queue: handler.queue.name }),
         held: 0,
       });
     }
@@ -186,88 +188,19 @@ export class Executor {
   #start(task: ClaimedTask, line: Line): void {
     this.#active += 1;
     line.active += 1;
+    line.running.value = line.active;
     task.state = "started";
     task.startedAtMs = this.#options.clock.now();
     if (task.isOnProbation) this.#options.clock.after(PROBATION_MS, this.#options.onRoom);
-    if (line.handler.queue.schema === undefined) this.#run(task, line);
-    else void this.#validateAndRun(task, line);
+    this.#attempts.run(task);
   }
 
-  async #validateAndRun(task: ClaimedTask, line: Line): Promise<void> {
-    const { schema, name } = line.handler.queue;
-    try {
-      if (schema !== undefined) {
-        task.setPayload(await validated(schema, task.payload, `the payload of queue "${name}"`));
-      }
-    } catch (error) {
-      if (task.state === "started") this.#end(task, settleInvalid(task, error));
-      this.#release(line);
-      return;
+  #release(task: ClaimedTask): void {
+    const line = this.#lines.get(task.queue);
+    if (line !== undefined) {
+      line.active -= 1;
+      line.running.value = line.active;
     }
-    this.#run(task, line);
-  }
-
-  /** Without closures but the two of a promise: this runs for every task. */
-  #run(task: ClaimedTask, line: Line): void {
-    const cancelTimeout = this.#armTimeout(task);
-    let returned: unknown;
-    try {
-      returned = line.handler.run(task, new RunningContext(task, this.#acts));
-    } catch (error) {
-      cancelTimeout?.();
-      this.#threw(task, line, error);
-      return;
-    }
-    if (!isThenable(returned)) {
-      cancelTimeout?.();
-      this.#returned(task, line, returned);
-      return;
-    }
-    returned.then(
-      (value) => {
-        cancelTimeout?.();
-        this.#returned(task, line, value);
-      },
-      (error: unknown) => {
-        cancelTimeout?.();
-        this.#threw(task, line, error);
-      },
-    );
-  }
-
-  #returned(task: ClaimedTask, line: Line, value: unknown): void {
-    if (task.state === "started") this.#end(task, this.#outcome(task, value));
-    this.#release(line);
-  }
-
-  #threw(task: ClaimedTask, line: Line, error: unknown): void {
-    if (task.state === "started") {
-      this.#end(task, settleError(task, error, "failed", this.#options.random));
-    }
-    this.#release(line);
-  }
-
-  #outcome(task: ClaimedTask, value: unknown): Settlement {
-    try {
-      return settle(task, checkOutcome(value), this.#options.random);
-    } catch (error) {
-      return settleError(task, error, "failed", this.#options.random);
-    }
-  }
-
-  #armTimeout(task: ClaimedTask): (() => void) | undefined {
-    const seconds = task.options.timeoutSeconds ?? task.handler.queue.settings.timeoutSeconds;
-    if (seconds === null || seconds === undefined) return undefined;
-    return this.#options.clock.after(seconds * 1000, () => {
-      const error = new TaskTimeoutError(`the handler took longer than ${seconds} s`);
-      if (task.state !== "started") return;
-      abortTask(task, error);
-      this.#end(task, settleError(task, error, "timeout", this.#options.random));
-    });
-  }
-
-  #release(line: Line): void {
-    line.active -= 1;
     this.#active -= 1;
     this.#startMore();
     if (this.#active === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
@@ -298,8 +231,10 @@ export class Executor {
     if (accepted) metrics.ended(task, settlement, nowMs);
     else metrics.leaseLosses.add(1, { queue: task.queue });
     this.#forget(task);
-    const isOver = settlement.kind !== "put-back";
-    if (task.isHeldHead) this.#options.onHeadEnded(task);
+    const isParked = settlement.kind === "bury" && settlement.row.park;
+    const isOver = settlement.kind !== "put-back" && !isParked;
+    // A new hold, or one that leads on: the claimer is to look when it is due.
+    if (task.isHeldHead || (task.key !== undefined && !isOver)) this.#options.onHeadEnded(task);
     if (task.key !== undefined) this.#leaveKey(task, task.key, accepted && isOver);
   }
 
@@ -403,13 +338,4 @@ export class Executor {
       this.#end(task, giveBack(task, 0));
     }
   }
-}
-
-function abortTask(task: ClaimedTask, error: Error): void {
-  task.abort ??= new AbortController();
-  task.abort.abort(error);
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && "then" in value;
 }

@@ -22,6 +22,8 @@ export interface FinisherOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onSettled: OnSettled;
+  /** A batch was answered for. `hasReturned`: some of its tasks are to run again. */
+  readonly onAnswered: (hasReturned: boolean) => void;
 }
 
 const FLUSH_MAX = 2_000;
@@ -93,11 +95,15 @@ export class Finisher implements Service {
     const isAccepted = await this.#send(this.#sending);
     const sent = this.#sending;
     this.#sending = [];
-    const { clock, onSettled } = this.#options;
+    const { clock, onSettled, onAnswered } = this.#options;
     const nowMs = clock.now();
+    let hasReturned = false;
     for (const task of sent) {
-      if (task.settlement !== undefined) onSettled(task, task.settlement, isAccepted(task), nowMs);
+      const { settlement } = task;
+      if (settlement?.kind === "put-back") hasReturned = true;
+      if (settlement !== undefined) onSettled(task, settlement, isAccepted(task), nowMs);
     }
+    onAnswered(hasReturned);
     return "again";
   }
 

@@ -7,7 +7,7 @@ import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import { holdTerm } from "../cluster/sql/leader.ts";
 import type { Connection, Database } from "../db/database.ts";
-import { notify } from "../db/sql/session.ts";
+import { notify, shapePlansHere } from "../db/sql/session.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { buryTasks, endTasks } from "./sql/finish.ts";
 import { probeTasks, promoteTasks } from "./sql/housekeeping.ts";
@@ -126,6 +126,7 @@ export class Housekeeper implements Service {
   }
 
   async #reap(tx: Connection): Promise<number> {
+    await shapePlansHere(tx);
     const claims = await lockDueClaims(tx, CLAIMS_MAX);
     if (claims.length === 0) return 0;
     const lost = await lockLostTasks(tx, claims);
@@ -140,6 +141,7 @@ export class Housekeeper implements Service {
       );
     }
     if (dead.length > 0) await buryTasks(tx, dead.map(burial));
+    this.#options.metrics.deadLetters.add(dead.length, { cause: "worker_lost" });
     if (back.length > 0)
       await putOnProbation(
         tx,

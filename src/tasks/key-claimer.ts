@@ -3,7 +3,7 @@ import type { TextRow } from "../db/database.ts";
 import type { Executor } from "./executor.ts";
 import { KeyRates } from "./key-rates.ts";
 import type { Limiter } from "./limiter.ts";
-import type { Rate } from "./limits.ts";
+import type { Limits, Rate } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
 import type { Settling } from "./settling.ts";
 import {
@@ -23,7 +23,6 @@ export interface KeySpace {
   readonly id: number;
   /** Tasks of one key that may be claimed at once; 1 is strict order, without a bound. */
   readonly keyConcurrency: number;
-  readonly keyRate: Rate | null;
   /** Whether several queues share it: then a paused one holds back keys, not itself alone. */
   readonly isShared: boolean;
   readonly queues: readonly string[];
@@ -62,7 +61,8 @@ export class KeyClaimer {
   readonly #clock: Clock;
   readonly #limiter: Limiter;
   readonly #space: KeySpace;
-  readonly #rates: KeyRates | undefined;
+  #rates: KeyRates | undefined;
+  #keyRate: Rate | null = null;
   #epoch = "";
   #unopened: number[] = [];
   readonly #lanes = new Map<number, Lane>();
@@ -81,7 +81,17 @@ export class KeyClaimer {
     this.#space = space;
     this.#settling = more.settling;
     this.#clock = more.clock;
-    this.#rates = space.keyRate === null ? undefined : new KeyRates(space.keyRate, more.clock);
+  }
+
+  /** As they are stored: a person may have changed them. Of several rates the strictest holds. */
+  useLimits(limits: ReadonlyMap<string, Limits>): void {
+    const rates = this.#space.queues.flatMap((queue) => limits.get(queue)?.keyRate ?? []);
+    const perSecond = ({ count, seconds }: Rate): number => count / seconds;
+    const [rate = null] = rates.toSorted((a, b) => perSecond(a) - perSecond(b));
+    const known = this.#keyRate;
+    if (known?.count === rate?.count && known?.seconds === rate?.seconds) return;
+    this.#keyRate = rate;
+    this.#rates = rate === null ? undefined : new KeyRates(rate, this.#clock);
   }
 
   /** What the database says we own. Returns the lanes that are no longer ours. */
@@ -190,8 +200,10 @@ export class KeyClaimer {
     const taken = new Map<number, number>();
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const byQueue = new Map<string, number>();
+    let isLimited = false;
     const count = await take(async (claimId) => {
       const perKey = this.#allowance();
+      isLimited = perKey !== undefined;
       const rows = await claimKeyedTasks(
         this.#session,
         {
@@ -216,6 +228,8 @@ export class KeyClaimer {
     for (const queue of this.#space.queues) {
       await this.#limiter.spent(queue, byQueue.get(queue) ?? 0);
     }
+    // What a limit refused is still there: only an end here, or time, makes it possible.
+    if (isLimited) return count;
     for (const { lane } of lanes) {
       const known = this.#lanes.get(lane);
       if (known !== undefined && (taken.get(lane) ?? 0) < each) known.isEmpty = true;
@@ -224,9 +238,9 @@ export class KeyClaimer {
   }
 
   #allowance(): KeyAllowance | undefined {
-    const { keyConcurrency, isShared, keyRate } = this.#space;
+    const { keyConcurrency, isShared } = this.#space;
     const limited = this.#space.queues.filter((queue) => this.#limiter.isLimited(queue));
-    const isFree = keyConcurrency === 1 && keyRate === null && !isShared;
+    const isFree = keyConcurrency === 1 && this.#rates === undefined && !isShared;
     if (isFree && limited.length === 0) return undefined;
     const most = keyConcurrency === 1 ? PER_KEY_MAX : keyConcurrency;
     const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts();
@@ -237,7 +251,7 @@ export class KeyClaimer {
       limits.set(id, { tenant, key, allowed: Math.min(known?.allowed ?? Infinity, allowed) });
     };
     for (const { tenant, key, count } of held) limit(tenant, key, Math.max(0, most - count));
-    for (const { tenant, key, tokens } of this.#rates?.spent() ?? []) limit(tenant, key, tokens);
+    for (const { tenant, key, allowed } of this.#rates?.spent() ?? []) limit(tenant, key, allowed);
     const otherwise = Math.min(most, this.#rates?.fresh() ?? most);
     const queues = limited.map((queue) => ({ queue, allowed: this.#limiter.allowed(queue) }));
     return { otherwise, keys: [...limits.values()], queues };
@@ -251,8 +265,9 @@ export class KeyClaimer {
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const allowed = this.#space.queues.map((queue) => this.#limiter.allowed(queue));
-    const retries = Math.min(want, ...allowed);
-    const probation = this.#executor.hasProbation || retries < 1 ? 0 : 1;
+    const all = Math.min(want, ...allowed);
+    if (all < 1) return 0;
+    const probation = this.#executor.hasProbation ? 0 : 1;
     const count = await take(
       (claimId) =>
         claimHeldHeads(
@@ -265,7 +280,7 @@ export class KeyClaimer {
             epoch: this.#epoch,
           },
           lanes,
-          { retries: retries - probation, probation },
+          { all, probation },
         ),
       true,
     );

@@ -1,21 +1,21 @@
 import type { Clock } from "../base/clock.ts";
 import type { Rate } from "./limits.ts";
 
-interface Bucket {
+interface Starts {
   readonly tenant: string;
   readonly key: string;
-  tokens: number;
-  atMs: number;
+  /** When, on the worker's clock; oldest first, none older than the period. */
+  readonly atMs: number[];
 }
 
 /**
- * Claims per key and period, counted by the one worker that owns the key's bucket. Who takes over
- * does not know what was spent before, so every key begins with nothing and is filled by time.
+ * Claims per key in any window of the period, counted by the one worker that owns the key's bucket.
+ * Who takes a bucket over does not know what was spent before, so it waits for one period.
  */
 export class KeyRates {
   readonly #rate: Rate;
   readonly #clock: Clock;
-  readonly #buckets = new Map<string, Bucket>();
+  readonly #starts = new Map<string, Starts>();
   #sinceMs: number;
 
   constructor(rate: Rate, clock: Clock) {
@@ -25,46 +25,49 @@ export class KeyRates {
   }
 
   restart(): void {
-    this.#buckets.clear();
+    this.#starts.clear();
     this.#sinceMs = this.#clock.now();
   }
 
-  /** Tokens of a key that was not used since the restart. */
+  /** Starts allowed of a key that was not used since the restart. */
   fresh(): number {
-    return Math.floor(this.#filled(0, this.#sinceMs));
+    return this.#clock.now() - this.#sinceMs >= this.#periodMs ? this.#rate.count : 0;
   }
 
   spend(tenant: string, key: string): void {
     const id = JSON.stringify([tenant, key]);
-    const now = this.#clock.now();
-    const known = this.#buckets.get(id) ?? { tenant, key, tokens: 0, atMs: this.#sinceMs };
-    known.tokens = this.#filled(known.tokens, known.atMs) - 1;
-    known.atMs = now;
-    this.#buckets.set(id, known);
+    const known = this.#starts.get(id) ?? { tenant, key, atMs: [] };
+    known.atMs.push(this.#clock.now());
+    this.#starts.set(id, known);
   }
 
-  /** Keys with less than all their tokens. Those that are full again are forgotten. */
-  spent(): { tenant: string; key: string; tokens: number }[] {
-    const left: { tenant: string; key: string; tokens: number }[] = [];
-    for (const [id, bucket] of this.#buckets) {
-      const tokens = this.#filled(bucket.tokens, bucket.atMs);
-      // A fresh key has no more than this one: forgetting it gives nothing away.
-      if (tokens >= this.#rate.count && this.fresh() >= this.#rate.count) this.#buckets.delete(id);
-      else left.push({ tenant: bucket.tenant, key: bucket.key, tokens: Math.floor(tokens) });
+  /** Keys with less than all their starts. Those of which nothing counts any more are forgotten. */
+  spent(): { tenant: string; key: string; allowed: number }[] {
+    const edgeMs = this.#clock.now() - this.#periodMs;
+    const left: { tenant: string; key: string; allowed: number }[] = [];
+    for (const [id, { tenant, key, atMs }] of this.#starts) {
+      while (atMs.length > 0 && (atMs[0] ?? 0) <= edgeMs) atMs.shift();
+      if (atMs.length === 0) this.#starts.delete(id);
+      else left.push({ tenant, key, allowed: Math.max(0, this.#rate.count - atMs.length) });
     }
     return left;
   }
 
-  /** Milliseconds until some key that has none gets a token. */
+  /** Milliseconds until some key that has none left may start again. */
   nextMs(): number {
-    const perTokenMs = (this.#rate.seconds * 1000) / this.#rate.count;
-    const isShort = this.fresh() < 1 || this.spent().some(({ tokens }) => tokens < 1);
-    return isShort ? perTokenMs : Infinity;
+    const now = this.#clock.now();
+    const waits = this.fresh() > 0 ? [] : [this.#sinceMs + this.#periodMs - now];
+    for (const { atMs } of this.#starts.values()) {
+      if (atMs.length >= this.#rate.count) waits.push((atMs[0] ?? 0) + this.#periodMs - now);
+    }
+    return Math.max(1, Math.min(Infinity, ...waits));
   }
 
-  #filled(tokens: number, sinceMs: number): number {
-    const { count, seconds } = this.#rate;
-    const gained = ((this.#clock.now() - sinceMs) / 1000 / seconds) * count;
-    return Math.min(count, tokens + gained);
+  /** A little longer than said: the server counts from when the claim reaches it. */
+  get #periodMs(): number {
+    return this.#rate.seconds * 1000 * MARGIN + MARGIN_MS;
   }
 }
+
+const MARGIN = 1.02;
+const MARGIN_MS = 20;

@@ -9,6 +9,12 @@ interface Lane extends LaneView {
   waitingSinceMs: number;
 }
 
+export interface Want {
+  readonly tasks: number;
+  /** Of these, how many may be on probation. */
+  readonly probation: number;
+}
+
 export interface FairnessOptions {
   /** Seconds of waiting that weigh as much as one step of priority. */
   readonly agingSeconds: number;
@@ -69,6 +75,16 @@ export class LaneBook {
     for (const lane of this.#lanes.values()) lane.isEmpty = false;
   }
 
+  /** Seconds that the head of the queue's oldest lane has waited. */
+  oldestSeconds(queue: string, nowMs: number): number {
+    let oldest = 0;
+    for (const lane of this.#lanes.values()) {
+      if (lane.queue !== queue || lane.headOrder === null) continue;
+      oldest = Math.max(oldest, (nowMs - lane.waitingSinceMs) / 1000);
+    }
+    return oldest;
+  }
+
   hasWork(queue: string): boolean {
     return [...this.#lanes.values()].some((lane) => lane.queue === queue && !lane.isEmpty);
   }
@@ -93,11 +109,15 @@ export class LaneBook {
    *
    * @param room how many tasks of the queue this worker can take
    */
-  choose(want: number, room: (lane: LaneView) => number, nowMs: number): LaneRequest[] {
+  choose(want: Want, room: (queue: string) => number, nowMs: number): LaneRequest[] {
     const asked = new Map<Lane, number>();
     const byQueue = new Map<string, number>();
-    const roomOf = (lane: Lane): number => room(lane) - (byQueue.get(roomKey(lane)) ?? 0);
-    let left = want;
+    let { probation } = want;
+    const roomOf = (lane: Lane): number => {
+      const left = room(lane.queue) - (byQueue.get(lane.queue) ?? 0);
+      return lane.priority < 0 ? Math.min(left, probation) : left;
+    };
+    let left = want.tasks;
     let open = [...this.#lanes.values()].filter((lane) => !lane.isEmpty && roomOf(lane) > 0);
     while (left > 0 && open.length > 0) {
       const best = this.#next(open, nowMs);
@@ -105,7 +125,8 @@ export class LaneBook {
       const alone = open.length === 1;
       const take = Math.min(left, roomOf(best), alone ? left : this.#options.turn);
       asked.set(best, (asked.get(best) ?? 0) + take);
-      byQueue.set(roomKey(best), (byQueue.get(roomKey(best)) ?? 0) + take);
+      byQueue.set(best.queue, (byQueue.get(best.queue) ?? 0) + take);
+      if (best.priority < 0) probation -= take;
       this.#serve(best, take, open);
       left -= take;
       open = open.filter((lane) => roomOf(lane) > 0);
@@ -144,4 +165,3 @@ export class LaneBook {
 }
 
 const tenantKey = (lane: LaneView): string => JSON.stringify([lane.queue, lane.tenant]);
-const roomKey = (lane: LaneView): string => (lane.priority < 0 ? "probation" : lane.queue);

@@ -13,6 +13,10 @@ interface Share {
   starts: number;
   usedAtMs: number;
   retryAtMs: number;
+  /** Where unused starts go back to. */
+  slice: string | null;
+  /** The limit was lowered: slots that come free go back instead of being used again. */
+  isShrinking: boolean;
 }
 
 export interface LimiterOptions {
@@ -49,10 +53,21 @@ export class Limiter {
     for (const [queue, one] of limits) {
       const isLimited = one.concurrency !== null || one.rate !== null;
       const known = this.#shares.get(queue);
-      if (known !== undefined) known.limits = one;
-      else if (isLimited) {
-        const fresh = { slots: 0, starts: 0, usedAtMs: 0, retryAtMs: -Infinity };
-        this.#shares.set(queue, { limits: one, ...fresh });
+      if (known !== undefined) {
+        if ((one.concurrency ?? Infinity) < (known.limits.concurrency ?? Infinity)) {
+          known.isShrinking = true;
+        }
+        known.limits = one;
+      } else if (isLimited) {
+        this.#shares.set(queue, {
+          limits: one,
+          slots: 0,
+          starts: 0,
+          usedAtMs: 0,
+          retryAtMs: -Infinity,
+          slice: null,
+          isShrinking: false,
+        });
       }
     }
   }
@@ -71,6 +86,7 @@ export class Limiter {
     const share = this.#shares.get(queue);
     if (share === undefined || !this.isLimited(queue)) return Infinity;
     const { concurrency, rate } = share.limits;
+    if (share.isShrinking) return 0;
     const slots = concurrency === null ? Infinity : share.slots - this.#options.held(queue);
     const starts = rate === null ? Infinity : share.starts;
     return Math.max(0, Math.min(slots, starts));
@@ -88,6 +104,7 @@ export class Limiter {
     await this.#reread();
     const share = this.#shares.get(queue);
     if (share === undefined || !this.isLimited(queue) || want <= 0) return;
+    if (share.isShrinking) await this.#shrink(queue, share);
     const { clock, held, workerId, metrics } = this.#options;
     if (clock.now() < share.retryAtMs) return;
     const { concurrency, rate } = share.limits;
@@ -103,7 +120,10 @@ export class Limiter {
       starts: wantStarts,
     });
     if (concurrency !== null) share.slots += taken.slots;
+    // Slots are granted again: all of us together hold less than the limit.
+    if (taken.slots > 0) share.isShrinking = false;
     if (rate !== null) share.starts += taken.starts;
+    share.slice = taken.slice;
     if (this.allowed(queue) > 0) return;
     metrics.limitWaits.add(1, { queue });
     const retryMs = taken.retrySeconds === null ? RETRY_MS : taken.retrySeconds * 1000;
@@ -116,9 +136,17 @@ export class Limiter {
     if (share === undefined || share.limits.rate === null) return;
     share.starts -= count;
     if (share.starts <= 0) return;
-    const starts = share.starts;
+    const { starts, slice } = share;
     share.starts = 0;
-    await returnLimits(this.#session, queue, this.#options.workerId, { slots: 0, starts });
+    await returnLimits(this.#session, queue, this.#options.workerId, { slots: 0, starts, slice });
+  }
+
+  async #shrink(queue: string, share: Share): Promise<void> {
+    const idle = share.slots - this.#options.held(queue);
+    if (idle <= 0) return;
+    share.slots -= idle;
+    const back = { slots: idle, starts: 0, slice: null };
+    await returnLimits(this.#session, queue, this.#options.workerId, back);
   }
 
   /** Gives back slots that nothing here has used for a while; all that are free when it stops. */
@@ -127,8 +155,7 @@ export class Limiter {
       const idle = share.slots - this.#options.held(queue);
       const isRecent = this.#options.clock.now() - share.usedAtMs < IDLE_MS;
       if (idle <= 0 || (isRecent && !isStopping)) continue;
-      share.slots -= idle;
-      await returnLimits(this.#session, queue, this.#options.workerId, { slots: idle, starts: 0 });
+      await this.#shrink(queue, share);
     }
   }
 

@@ -6,6 +6,7 @@ import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Connection, Database } from "../db/database.ts";
+import { shapePlans } from "../db/sql/session.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import type { TaskMetrics } from "./metrics.ts";
@@ -14,6 +15,7 @@ import { LeaseLostError, TaskCancelledError } from "./task.ts";
 
 export interface RenewerOptions {
   readonly leaseSeconds: number;
+  readonly isPooled: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: TaskMetrics;
@@ -76,7 +78,11 @@ export class Renewer implements Service {
   /** Its own, and impatient: a full pool or a dead wire must not cost leases. */
   async #connect(): Promise<Connection> {
     const timeoutMs = Math.max(100, (this.#options.leaseSeconds * 1000) / 4);
-    this.#connection ??= await this.#db.connect("renewer", { timeoutMs });
+    if (this.#connection === undefined) {
+      const connection = await this.#db.connect("renewer", { timeoutMs });
+      if (!this.#options.isPooled) await shapePlans(connection);
+      this.#connection = connection;
+    }
     return this.#connection;
   }
 
@@ -93,7 +99,7 @@ export class Renewer implements Service {
       (task) => task.renewedAtMs <= dueMs && !task.isCompletedByHandler,
     );
     if (due.length > 0) await this.#renew(due);
-    else if (isNews) await this.#findCancelled();
+    if (isNews) await this.#findCancelled();
     return { restMs: this.#turnMs() };
   }
 

@@ -3,13 +3,14 @@ import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Database, SqlExecutor } from "../db/database.ts";
+import { Notifier } from "../db/notifier.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Claimer } from "./claimer.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
 import type { KeySpace } from "./key-claimer.ts";
-import type { Limits, Rate } from "./limits.ts";
+import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
@@ -31,6 +32,8 @@ export interface TaskRunnerOptions {
   readonly agingSeconds: number;
   readonly fairnessTurn: number;
   readonly sequence: string;
+  /** Where workers are told that there is work. */
+  readonly channel: string;
   readonly isPooled: boolean;
   readonly clock: Clock;
   readonly random: () => number;
@@ -66,11 +69,18 @@ export class TaskRunner implements Service {
     this.#directory = directory;
     const { clock, logger, metrics, handlers } = options;
     this.#session = new TaskSession(db, { isPooled: options.isPooled });
+    const notifier = new Notifier(db, options.channel, logger);
     this.finisher = new Finisher(this.#session, {
       clock,
       logger,
       onSettled: (task, settlement, accepted, nowMs) =>
         this.#executor.settled(task, settlement, accepted, nowMs),
+      onAnswered: (hasReturned) => {
+        if (hasReturned) this.#claimer.workArrived();
+        else this.#claimer.roomMade();
+        // Whoever leads must know when a retry is due.
+        if (hasReturned) notifier.ring();
+      },
     });
     this.#executor = new Executor(this.finisher, new Acts(db, options), {
       handlers,
@@ -85,6 +95,7 @@ export class TaskRunner implements Service {
     });
     this.renewer = new Renewer(db, this.#executor, {
       leaseSeconds: options.leaseSeconds,
+      isPooled: options.isPooled,
       clock,
       logger,
       metrics,
@@ -114,7 +125,6 @@ export class TaskRunner implements Service {
       spaces.set(id, {
         id,
         keyConcurrency: Math.min(keyConcurrency, other?.keyConcurrency ?? Infinity),
-        keyRate: slower(queue.limits.keyRate, other?.keyRate ?? null),
         isShared: other !== undefined,
         queues: [...(other?.queues ?? []), queue.name],
       });
@@ -168,12 +178,6 @@ export class TaskRunner implements Service {
   }
 }
 
-/** Of two limits on the keys of one space, the stricter. */
-function slower(a: Rate | null, b: Rate | null): Rate | null {
-  if (a === null || b === null) return a ?? b;
-  return a.count / a.seconds < b.count / b.seconds ? a : b;
-}
-
 async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<void> {
   const over = new AbortController();
   await Promise.race([done, pause(ms, clock, over.signal)]);
@@ -199,8 +203,7 @@ class Acts implements TaskActs {
     const until = await extendLease(this.#db, task.token, seconds);
     if (until === undefined) throw new LeaseLostError(task.token);
     task.renewedUntil = until;
-    task.renewedAtMs = sentAtMs;
-    task.trustedUntilMs = sentAtMs + seconds * 900;
+    task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + seconds * 900);
     return task.leaseUntil;
   }
 

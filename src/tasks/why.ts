@@ -4,7 +4,10 @@ import type { HoldFact, WhyFacts } from "./sql/why.ts";
 /** The first reason that keeps a task from running, in the order in which it would have to end. */
 export function explain(task: TaskRow, facts: WhyFacts | undefined): string {
   if (facts === undefined) return explainEnd(task);
-  if (facts.state === "running") return explainRunning(facts);
+  if (facts.state === "running") {
+    // Claimed with others of its key, it waits in its worker for the one before it.
+    return (facts.before === null ? undefined : explainKey(facts)) ?? explainRunning(facts);
+  }
   return (
     explainQueue(facts) ??
     explainKey(facts) ??

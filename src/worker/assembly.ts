@@ -136,7 +136,7 @@ export class Assembly {
   #buildTasks(db: Database, registry: Registry): TaskRunner | undefined {
     const options = this.#options;
     if (options.handlers.length === 0) return undefined;
-    const { directory, metrics, sequence, isPooled } = this.#context.tasks;
+    const { directory, metrics, sequence, isPooled, channel } = this.#context.tasks;
     const isListening = options.dispatcherStrategy === "notify";
     return new TaskRunner(db, directory, {
       workerId: this.id,
@@ -150,6 +150,7 @@ export class Assembly {
       agingSeconds: options.agingSeconds,
       fairnessTurn: options.fairnessTurn,
       sequence,
+      channel,
       isPooled,
       clock: this.#clock,
       random: chance,

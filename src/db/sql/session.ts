@@ -41,17 +41,25 @@ export async function setLockTimeout(tx: Queryable, ms: number): Promise<void> {
 
 // On a table that was never analysed the planner may prefer to read all of it, and a prepared
 // statement would keep that plan while the table grows by millions.
-const SHAPE_PLANS = statement(
-  "shape_plans",
-  `SELECT set_config('enable_seqscan', 'off', false),
-          set_config('enable_bitmapscan', 'off', false),
-          set_config('enable_hashjoin', 'off', false),
-          set_config('enable_mergejoin', 'off', false),
-          set_config('plan_cache_mode', 'force_generic_plan', false),
-          set_config('jit', 'off', false)`,
-);
+const shape = (name: string, isLocal: boolean) =>
+  statement(
+    name,
+    `SELECT set_config('enable_seqscan', 'off', ${isLocal}),
+            set_config('enable_bitmapscan', 'off', ${isLocal}),
+            set_config('enable_hashjoin', 'off', ${isLocal}),
+            set_config('enable_mergejoin', 'off', ${isLocal}),
+            set_config('plan_cache_mode', 'force_generic_plan', ${isLocal}),
+            set_config('jit', 'off', ${isLocal})`,
+  );
+const SHAPE_PLANS = shape("shape_plans", false);
+const SHAPE_PLANS_HERE = shape("shape_plans_here", true);
 
 /** For a connection that runs the hot statements only: plans by index, whatever statistics say. */
 export async function shapePlans(db: Queryable): Promise<void> {
   await db.query(SHAPE_PLANS);
+}
+
+/** The same, to the end of the transaction. */
+export async function shapePlansHere(tx: Queryable): Promise<void> {
+  await tx.query(SHAPE_PLANS_HERE);
 }

@@ -45,7 +45,8 @@ export const isGranted = (queues: string, slots: string): string => `
                    ON grants.queue = proof.queue AND grants.slots >= proof.slots
               ) = cardinality(${queues}::text[])`;
 
-// The array pins the plan: rows are locked one by one in the order of their lane, no more than
+// The row of the queue is locked: a pause waits for the claims that did not see it. The array pins
+// the plan: rows are locked one by one in the order of their lane, no more than
 // asked for, and updated by id. No column of an index changes, so the update is HOT.
 const CLAIM = statement(
   "tasks_claim",
@@ -59,6 +60,7 @@ const CLAIM = statement(
       WHERE queue.paused_at IS NULL
         AND ${LOSABLE}
         AND ${isGranted("$7", "$8")}
+        FOR KEY SHARE OF queue
    ), picked AS MATERIALIZED (
      SELECT pick.id
        FROM line

@@ -23,7 +23,7 @@ const INSERT = statement(
             CASE WHEN due_at > NOW() THEN NULL ELSE number END,
             partition_key, bucket,
             CASE WHEN is_binary THEN NULL ELSE payload END,
-            CASE WHEN is_binary THEN decode(payload, 'base64') END,
+            CASE WHEN is_binary THEN decode(substr(payload, 2), 'base64') END,
             content_type, options
        FROM (
          SELECT nextval('{schema}.task_numbers') AS number,

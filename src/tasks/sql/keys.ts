@@ -119,6 +119,11 @@ const owner = (queues: string, slots: string): string => `
       WHERE key_space_id = $4 AND worker_id = $2::uuid AND epoch = $5::bigint
         AND ${isGranted(queues, slots)}
         FOR SHARE
+   ), queue AS MATERIALIZED (
+     SELECT name, paused_at
+       FROM {schema}.queues
+      WHERE key_space_id = $4
+        FOR KEY SHARE
    )`;
 
 const NOT_HELD = `
@@ -156,8 +161,7 @@ const CLAIM_KEYED = statement(
          LIMIT wanted.take
       ) AS pick
       WHERE NOT EXISTS (
-              SELECT FROM {schema}.queues AS queue
-               WHERE queue.key_space_id = $4 AND queue.paused_at IS NOT NULL)
+              SELECT FROM queue WHERE queue.paused_at IS NOT NULL)
         AND ${LOSABLE}
    ), ${TAKE_PICKED}`,
 );
@@ -168,7 +172,7 @@ const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
   `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (
      SELECT pick.id, wanted.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
-            EXISTS (SELECT FROM {schema}.queues AS queue
+            EXISTS (SELECT FROM queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
        FROM owner
       CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
@@ -273,7 +277,7 @@ const CLAIM_HEADS = statement(
        FROM owner
       CROSS JOIN {schema}.key_holds AS hold
        JOIN {schema}.tasks AS task ON task.id = hold.task_id
-       JOIN {schema}.queues AS queue ON queue.name = task.queue
+       JOIN queue ON queue.name = task.queue
       WHERE hold.key_space_id = $4
         AND hold.lane = ANY ($6::text::int[])
         AND hold.why IN ('retry', 'probation')
@@ -290,9 +294,12 @@ const CLAIM_HEADS = statement(
         AND ${LOSABLE}
       ORDER BY task.id
    ), picked AS MATERIALIZED (
-     (SELECT id, lane FROM due WHERE NOT on_probation ORDER BY until LIMIT $7)
-      UNION ALL
-     (SELECT id, lane FROM due WHERE on_probation ORDER BY until LIMIT $8)
+     SELECT id, lane
+       FROM ((SELECT id, lane, until FROM due WHERE NOT on_probation ORDER BY until LIMIT $7)
+              UNION ALL
+             (SELECT id, lane, until FROM due WHERE on_probation ORDER BY until LIMIT $8)) AS one
+      ORDER BY until
+      LIMIT $7
    ), ${TAKE_PICKED}`,
 );
 
@@ -300,7 +307,7 @@ export async function claimHeldHeads(
   db: TextQueryable,
   request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey">,
   lanes: readonly number[],
-  take: { readonly retries: number; readonly probation: number },
+  take: { readonly all: number; readonly probation: number },
 ): Promise<TextRow[]> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, proofs } = request;
   return await db.queryText(CLAIM_HEADS, [
@@ -310,7 +317,7 @@ export async function claimHeldHeads(
     keySpaceId,
     epoch,
     `{${lanes.join(",")}}`,
-    take.retries,
+    take.all,
     take.probation,
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),

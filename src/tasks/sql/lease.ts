@@ -83,7 +83,7 @@ export async function findCancelled(
 const EXTEND = statement(
   "task_extend",
   `UPDATE {schema}.tasks
-      SET lease_until = NOW() + make_interval(secs => $4::float8)
+      SET lease_until = GREATEST(lease_until, NOW() + make_interval(secs => $4::float8))
     WHERE id = $1 AND lease_generation = $2 AND claim_id = $3
    RETURNING lease_until AS until`,
 );

@@ -3,12 +3,14 @@ import { statement } from "../../db/statement.ts";
 
 const TAKE = statement(
   "limits_take",
-  "SELECT slots, starts, retry_seconds FROM {schema}.take_limits($1, $2, $3, $4)",
+  "SELECT slots, starts, slice, retry_seconds FROM {schema}.take_limits($1, $2, $3, $4)",
 );
 
 export interface Taken {
   readonly slots: number;
   readonly starts: number;
+  /** In which they were counted. */
+  readonly slice: string | null;
   /** Seconds until more starts are allowed. Null: not known, or not held back by the rate. */
   readonly retrySeconds: number | null;
 }
@@ -21,26 +23,29 @@ export async function takeLimits(
   want: { readonly slots: number; readonly starts: number },
 ): Promise<Taken> {
   const values = [queue, workerId, want.slots, want.starts];
-  const [row] = await db.query<{ slots: number; starts: number; retry_seconds: number | null }>(
-    TAKE,
-    values,
-  );
+  const [row] = await db.query<{
+    slots: number;
+    starts: number;
+    slice: string | null;
+    retry_seconds: number | null;
+  }>(TAKE, values);
   return {
+    slice: row?.slice ?? null,
     slots: row?.slots ?? 0,
     starts: row?.starts ?? 0,
     retrySeconds: row?.retry_seconds ?? null,
   };
 }
 
-const RETURN = statement("limits_return", "SELECT {schema}.return_limits($1, $2, $3, $4)");
+const RETURN = statement("limits_return", "SELECT {schema}.return_limits($1, $2, $3, $4, $5)");
 
 export async function returnLimits(
   db: Queryable,
   queue: string,
   workerId: string,
-  back: { readonly slots: number; readonly starts: number },
+  back: { readonly slots: number; readonly starts: number; readonly slice: string | null },
 ): Promise<void> {
-  await db.query(RETURN, [queue, workerId, back.slots, back.starts]);
+  await db.query(RETURN, [queue, workerId, back.slots, back.starts, back.slice]);
 }
 
 const FREE = statement("limits_free_lost", "SELECT {schema}.free_lost_limits($1) AS freed");

@@ -1,12 +1,17 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
+// Every claim has the row locked FOR KEY SHARE: this waits for those that did not see the pause.
 const PAUSE = statement(
   "queue_pause",
-  `UPDATE {schema}.queues
-      SET paused_at = COALESCE(paused_at, NOW()), pause_reason = $2
-    WHERE name = $1
-   RETURNING name`,
+  `WITH held AS MATERIALIZED (
+     SELECT name FROM {schema}.queues WHERE name = $1 FOR UPDATE
+   )
+   UPDATE {schema}.queues AS queue
+      SET paused_at = COALESCE(queue.paused_at, NOW()), pause_reason = $2
+     FROM held
+    WHERE queue.name = held.name
+   RETURNING queue.name`,
 );
 
 export async function pauseQueue(

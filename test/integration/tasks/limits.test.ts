@@ -166,11 +166,13 @@ describe("a rate limit", () => {
     const session = await database.session();
     const idle = "00000000-0000-4000-8000-000000000001";
     const busy = "00000000-0000-4000-8000-000000000002";
+    let slice = "";
     const take = async (worker: string, starts: number): Promise<number> => {
-      const { rows } = await session.query<{ starts: number }>(
-        "SELECT starts FROM tidemill.take_limits('orders', $1, 0, $2)",
+      const { rows } = await session.query<{ starts: number; slice: string }>(
+        "SELECT starts, slice FROM tidemill.take_limits('orders', $1, 0, $2)",
         [worker, starts],
       );
+      if (worker === idle) slice = rows[0]?.slice ?? "";
       return rows[0]?.starts ?? 0;
     };
     const second = "SELECT extract(epoch FROM clock_timestamp())::float8 AS at";
@@ -181,7 +183,7 @@ describe("a rate limit", () => {
     await eventually(async () => expect(await now()).toBeGreaterThan(startedAt + 0.3));
     const usedAt = await now();
     expect(await take(busy, 10)).toBe(10); // And uses them.
-    await session.query("SELECT tidemill.return_limits('orders', $1, 0, 10)", [idle]);
+    await session.query("SELECT tidemill.return_limits('orders', $1, 0, 10, $2)", [idle, slice]);
     let used = 10;
     await eventually(async () => {
       used += await take(busy, 20);

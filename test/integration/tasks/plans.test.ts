@@ -97,10 +97,10 @@ const ON_SESSION: readonly Case[] = [
   ],
   ["claim of keys", (db) => claimKeyedTasks(db, KEYED, LANES)],
   ["limited claim of keys", (db) => claimKeyedTasks(db, { ...KEYED, perKey: PER_KEY }, LANES)],
-  ["claim of heads", (db) => claimHeldHeads(db, KEYED, [-1, -2], { retries: 1, probation: 1 })],
+  ["claim of heads", (db) => claimHeldHeads(db, KEYED, [-1, -2], { all: 1, probation: 1 })],
   ["advance of holds", (db) => advanceHolds(db, 0, [-1, -2])],
   ["look at keys", (db) => lookAtKeyLanes(db, 0, new Map([[-1, 0]]))],
-  ["foreign lanes", (db) => findForeignLanes(db, WORKER, [-1, -2])],
+  ["foreign lanes", (db) => findForeignLanes(db, [-1, -2], [])],
 ];
 
 /** Sent on a pooled connection, which nobody has shaped. */

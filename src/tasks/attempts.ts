@@ -1,0 +1,130 @@
+import type { Clock } from "../base/clock.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import type { Outcome } from "./outcome.ts";
+import { RunningContext, type TaskActs } from "./running-context.ts";
+import { validated } from "./schema.ts";
+import { checkOutcome, settle, settleError, settleInvalid } from "./settlement.ts";
+import type { Settlement } from "./sql/finish.ts";
+import { TaskTimeoutError } from "./task.ts";
+
+export interface AttemptsOptions {
+  readonly acts: TaskActs;
+  readonly clock: Clock;
+  readonly random: () => number;
+  /** How the task ended: from its handler or its timeout, whoever is first. */
+  readonly onEnded: (task: ClaimedTask, settlement: Settlement) => void;
+  /** The handler gave its slot back, which may be long after its timeout. */
+  readonly onReturned: (task: ClaimedTask) => void;
+}
+
+/** Calls handlers, one attempt each: payload checked, time limited, what it said checked. */
+export class Attempts {
+  readonly #options: AttemptsOptions;
+
+  constructor(options: AttemptsOptions) {
+    this.#options = options;
+  }
+
+  run(task: ClaimedTask): void {
+    if (task.handler.queue.schema === undefined) this.#call(task);
+    else void this.#checkAndCall(task);
+  }
+
+  async #checkAndCall(task: ClaimedTask): Promise<void> {
+    const { schema, name } = task.handler.queue;
+    try {
+      if (schema !== undefined) {
+        task.setPayload(await validated(schema, task.payload, `the payload of queue "${name}"`));
+      }
+    } catch (error) {
+      this.#end(task, settleInvalid(task, error));
+      return;
+    }
+    this.#call(task);
+  }
+
+  /** Without closures but the two of a promise: this runs for every task. */
+  #call(task: ClaimedTask): void {
+    const cancelTimeout = this.#armTimeout(task);
+    let returned: unknown;
+    try {
+      returned = task.handler.run(task, new RunningContext(task, this.#options.acts));
+    } catch (error) {
+      cancelTimeout?.();
+      this.#threw(task, error);
+      return;
+    }
+    if (!isThenable(returned)) {
+      cancelTimeout?.();
+      this.#returned(task, returned);
+      return;
+    }
+    returned.then(
+      (value) => {
+        cancelTimeout?.();
+        this.#returned(task, value);
+      },
+      (error: unknown) => {
+        cancelTimeout?.();
+        this.#threw(task, error);
+      },
+    );
+  }
+
+  #returned(task: ClaimedTask, value: unknown): void {
+    let settlement: Settlement;
+    try {
+      const outcome = checkOutcome(value);
+      if (outcome.kind === "completed" && task.handler.queue.resultSchema !== undefined) {
+        void this.#checkResult(task, outcome);
+        return;
+      }
+      settlement = settle(task, outcome, this.#options.random);
+    } catch (error) {
+      this.#threw(task, error);
+      return;
+    }
+    this.#end(task, settlement);
+  }
+
+  async #checkResult(task: ClaimedTask, outcome: Outcome): Promise<void> {
+    const { resultSchema, name } = task.handler.queue;
+    try {
+      if (resultSchema !== undefined) {
+        await validated(resultSchema, outcome.value, `the result of queue "${name}"`);
+      }
+      this.#end(task, settle(task, outcome, this.#options.random));
+    } catch (error) {
+      this.#threw(task, error);
+    }
+  }
+
+  #threw(task: ClaimedTask, error: unknown): void {
+    this.#end(task, settleError(task, error, "failed", this.#options.random));
+  }
+
+  #end(task: ClaimedTask, settlement: Settlement): void {
+    if (task.state === "started") this.#options.onEnded(task, settlement);
+    this.#options.onReturned(task);
+  }
+
+  #armTimeout(task: ClaimedTask): (() => void) | undefined {
+    const seconds = task.options.timeoutSeconds ?? task.handler.queue.settings.timeoutSeconds;
+    if (seconds === null || seconds === undefined) return undefined;
+    return this.#options.clock.after(seconds * 1000, () => {
+      if (task.state !== "started") return;
+      const error = new TaskTimeoutError(`the handler took longer than ${seconds} s`);
+      abortTask(task, error);
+      this.#options.onEnded(task, settleError(task, error, "timeout", this.#options.random));
+    });
+  }
+}
+
+export function abortTask(task: ClaimedTask, error: Error): void {
+  task.abort ??= new AbortController();
+  task.abort.abort(error);
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && "then" in value;
+}
