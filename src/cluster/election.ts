@@ -102,7 +102,7 @@ export class AdvisoryElection implements Election {
     }
   }
 
-  /** A paused process keeps its session and the lock; a look now and then sees that it is silent. */
+  /** A paused process keeps its session and the lock; a look now and then sees its silence. */
   async #oust(connection: Connection): Promise<void> {
     const { staleSeconds, clock, logger } = this.#options;
     if (staleSeconds === undefined || clock.now() < this.#oustAtMs) return;

@@ -72,7 +72,6 @@ export class Claimer {
   readonly #limiter: Limiter;
   #spaces = new Map<number, KeyClaimer>();
   #isOwnershipNews = true;
-  #isKeyedFirst = false;
 
   constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
     this.#session = session;
@@ -119,7 +118,7 @@ export class Claimer {
   /** Buckets may have moved, keys may flow again. */
   ownersChanged(): void {
     this.#isOwnershipNews = true;
-    for (const space of this.#spaces.values()) space.forget();
+    for (const space of this.#spaces.values()) space.changed();
     this.workArrived();
   }
 
@@ -161,17 +160,29 @@ export class Claimer {
   }
 
   async #turn(): Promise<TurnResult> {
-    const { clock, pollMs, isTrusted } = this.#options;
+    const { pollMs, isTrusted } = this.#options;
     await this.#undoDoubtful();
     this.#prefetch.measure(this.#executor.settledCount);
     if (this.#isOwnershipNews) await this.#readOwnership();
     if (this.#want() <= 0 || !isTrusted()) return { restMs: pollMs };
-    // Keyed and unkeyed tasks take turns at being first: neither may starve the other.
-    this.#isKeyedFirst = !this.#isKeyedFirst;
-    let keyed = this.#isKeyedFirst ? await this.#claimKeyed() : 0;
-    const isBlind = this.#isWorkNews && this.#lanes.size <= BLIND_LANES_MAX;
-    const isLookDue = this.#isWorkNews || clock.now() - this.#lookedAtMs >= LOOK_MS;
+    const isNews = this.#isWorkNews;
     this.#isWorkNews = false;
+    // Both are written without waiting for each other, unless they share limits.
+    const isLimited = this.#limiter.queues.length > 0;
+    const unkeyed = this.#claimUnkeyed(isNews);
+    if (isLimited) await unkeyed;
+    const keyed = this.#claimKeyed(isNews);
+    const taken = (await unkeyed) + (await keyed);
+    if (taken > 0 || this.#choose().length > 0) return "again";
+    await this.#limiter.trim();
+    const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
+    return { restMs: Math.min(pollMs, this.#limiter.restMs, ...keyRestMs) };
+  }
+
+  async #claimUnkeyed(isNews: boolean): Promise<number> {
+    const { clock } = this.#options;
+    const isBlind = isNews && this.#lanes.size > 0 && this.#lanes.size <= BLIND_LANES_MAX;
+    const isLookDue = isNews || clock.now() - this.#lookedAtMs >= LOOK_MS;
     let looking: Promise<void> | undefined;
     if (isBlind) {
       this.#lanes.assumeWork();
@@ -185,11 +196,7 @@ export class Claimer {
     const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
     if (isBlind) looking = this.#look();
     const [taken = 0] = await Promise.all([claiming, looking]);
-    if (!this.#isKeyedFirst) keyed = await this.#claimKeyed();
-    if (taken + keyed > 0 || this.#choose().length > 0) return "again";
-    await this.#limiter.trim();
-    const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
-    return { restMs: Math.min(pollMs, this.#limiter.restMs, ...keyRestMs) };
+    return taken;
   }
 
   async #takeLimits(): Promise<void> {
@@ -214,18 +221,17 @@ export class Claimer {
     this.#executor.stopKeys(new Set(stopped.map((one) => keyId(one.tenant, one.partition_key))));
   }
 
-  async #claimKeyed(): Promise<number> {
+  async #claimKeyed(isNews: boolean): Promise<number> {
     const { clock, leaseSeconds, workerId } = this.#options;
     const facts: ClaimFacts = { leaseSeconds, workerId };
+    const isLookDue = clock.now() - this.#keysLookedAtMs >= LOOK_MS;
+    if (isLookDue) this.#keysLookedAtMs = clock.now();
     let taken = 0;
     for (const space of this.#spaces.values()) {
       if (space.owns === 0) continue;
       await space.open();
-      if (this.#isWorkNews) space.assumeWork();
-      if (!this.#isWorkNews && clock.now() - this.#keysLookedAtMs >= LOOK_MS) {
-        this.#keysLookedAtMs = clock.now();
-        await space.look();
-      }
+      if (isNews) await space.workArrived();
+      else if (isLookDue) await space.look();
       taken += await space.claimHeads(this.#wantKeyed(), facts, this.#take);
       taken += await space.claim(this.#wantKeyed(), facts, this.#take);
     }

@@ -91,8 +91,8 @@ export class Housekeeper implements Service {
   }
 
   /**
-   * A leader may be paused with its lock in hand. What is long overdue anybody does: rows are locked
-   * and compared all the same, the term only keeps two from doing it at once.
+   * A leader may be paused with its lock in hand. What is long overdue anybody does: rows are
+   * locked and compared all the same, the term only keeps two from doing it at once.
    */
   async #turnOfFollower(): Promise<TurnResult> {
     const { clock, leaseMs } = this.#options;

@@ -11,6 +11,7 @@ import {
   claimHeldHeads,
   claimKeyedTasks,
   findForeignLanes,
+  hasKeyedTasks,
   type KeyAllowance,
   lookAtKeyLanes,
   nextHoldSeconds,
@@ -121,9 +122,17 @@ export class KeyClaimer {
     }
   }
 
-  assumeWork(): void {
-    for (const lane of this.#lanes.values()) lane.isEmpty = false;
+  /** Holds may have come or gone, and with them what is below the floors. */
+  changed(): void {
+    this.forget();
     this.#nextHoldAtMs = -Infinity;
+  }
+
+  /** Somebody said that there is work: one look tells whether any of it is here. */
+  async workArrived(): Promise<void> {
+    if (this.#lanes.size === 0 || this.#busyLanes().length > 0) return;
+    if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
+    for (const lane of this.#lanes.values()) lane.isEmpty = false;
   }
 
   get hasWork(): boolean {

@@ -59,7 +59,8 @@ export class TaskRunner implements Service {
   readonly #db: Database;
   readonly #options: TaskRunnerOptions;
   readonly #directory: QueueDirectory;
-  readonly #session: TaskSession;
+  readonly #claims: TaskSession;
+  readonly #ends: TaskSession;
   readonly #executor: Executor;
   readonly #claimer: Claimer;
 
@@ -68,9 +69,11 @@ export class TaskRunner implements Service {
     this.#options = options;
     this.#directory = directory;
     const { clock, logger, metrics, handlers } = options;
-    this.#session = new TaskSession(db, { isPooled: options.isPooled });
+    // Claims and ends are written by two sessions of the server, and so on two of its cores.
+    this.#claims = new TaskSession(db, { isPooled: options.isPooled });
+    this.#ends = new TaskSession(db, { isPooled: options.isPooled });
     const notifier = new Notifier(db, options.channel, logger);
-    this.finisher = new Finisher(this.#session, {
+    this.finisher = new Finisher(this.#ends, {
       clock,
       logger,
       onSettled: (task, settlement, accepted, nowMs) =>
@@ -103,7 +106,7 @@ export class TaskRunner implements Service {
     const weights = new Map(
       handlers.map(({ queue }) => [queue.name, queue.settings.tenantWeights]),
     );
-    this.#claimer = new Claimer(this.#session, this.#executor, {
+    this.#claimer = new Claimer(this.#claims, this.#executor, {
       ...options,
       queues: handlers.map(({ queue }) => queue.name),
       weightOf: (queue, tenant) => weights.get(queue)?.[tenant] ?? 1,
@@ -160,7 +163,7 @@ export class TaskRunner implements Service {
       await this.#drain();
       await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {
-      await this.#session.close();
+      await Promise.all([this.#claims.close(), this.#ends.close()]);
     }
   }
 

@@ -37,7 +37,8 @@ const LOOK_MS = 10;
 /**
  * Runs handlers of yours against the real engine and a real database, with the accidents that
  * happen once a year: a lease that is lost while the handler runs, a process that dies between the
- * work and its commit, a task that is delivered twice. A handler that survives these is safe to deploy.
+ * work and its commit, a task that is delivered twice. A handler that survives these is safe to
+ * deploy.
  *
  * Time passes when told to: `advance(3600)` makes everything that would be due in an hour due now.
  */

@@ -59,6 +59,21 @@ export async function findForeignLanes(
   return new Set(rows.map((row) => row.lane));
 }
 
+// The lanes of a key space are neighbours in the index: an empty one costs a single probe.
+const ANY_KEYED = statement(
+  "key_space_has_tasks",
+  `SELECT EXISTS (
+     SELECT FROM {schema}.tasks
+      WHERE lane BETWEEN -($1::int * 360 + 360) AND -($1::int * 360 + 1)
+        AND claim_order > 0
+        AND state = 'pending') AS found`,
+);
+
+export async function hasKeyedTasks(db: Queryable, keySpaceId: number): Promise<boolean> {
+  const [row] = await db.query<{ found: boolean }>(ANY_KEYED, [keySpaceId]);
+  return row?.found === true;
+}
+
 const LOOK = statement(
   "key_lanes_look",
   `SELECT line.lane, head.claim_order,
