@@ -68,7 +68,8 @@ CREATE TABLE {schema}.tasks (
     CHECK ((payload IS NULL) <> (bytes IS NULL)),
     CHECK ((partition_key IS NULL) = (partition_bucket IS NULL)),
     CHECK (cancel_reason IS NULL OR state = 'running')
-) WITH (fillfactor = 42, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
+) WITH (fillfactor = 42, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 50000,
+        autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 50000);
 CREATE INDEX tasks_lane_idx ON {schema}.tasks (lane, claim_order) WHERE claim_order IS NOT NULL;
 CREATE INDEX tasks_scheduled_idx ON {schema}.tasks (run_at) WHERE claim_order IS NULL;
 

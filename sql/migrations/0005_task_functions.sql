@@ -74,18 +74,18 @@ BEGIN
     IF max_attempts < 1 THEN
         RAISE EXCEPTION 'max_attempts must be at least 1' USING ERRCODE = '22023';
     END IF;
-    IF partition_key = '' OR octet_length(partition_key) > 1024 OR strpos(partition_key, chr(30)) > 0
+    IF partition_key = '' OR octet_length(partition_key) > 1024 OR partition_key ~ '[\x1e\x1f]'
     THEN
-        RAISE EXCEPTION 'partition_key must have 1 to 1024 bytes and no U+001E'
+        RAISE EXCEPTION 'partition_key must have 1 to 1024 bytes and no U+001E or U+001F'
             USING ERRCODE = '22023';
     END IF;
-    IF kind = '' OR octet_length(kind) > 200 THEN
+    IF kind = '' OR octet_length(kind) > 200 OR kind ~ '[\x1e\x1f]' THEN
         RAISE EXCEPTION 'kind must have 1 to 200 bytes' USING ERRCODE = '22023';
     END IF;
     IF idempotency_key = '' OR octet_length(idempotency_key) > 1024 THEN
         RAISE EXCEPTION 'idempotency_key must have 1 to 1024 bytes' USING ERRCODE = '22023';
     END IF;
-    IF tenant IS NULL OR tenant = '' OR octet_length(tenant) > 200 THEN
+    IF tenant IS NULL OR tenant = '' OR octet_length(tenant) > 200 OR tenant ~ '[\x1e\x1f]' THEN
         RAISE EXCEPTION 'tenant must have 1 to 200 bytes' USING ERRCODE = '22023';
     END IF;
 
@@ -183,7 +183,8 @@ BEGIN
             CONTINUE WHEN to_regclass('{schema}.' || name) IS NOT NULL;
             BEGIN
                 EXECUTE format(
-                    'CREATE TABLE {schema}.%I PARTITION OF {schema}.%I FOR VALUES FROM (%L) TO (%L)',
+                    'CREATE TABLE {schema}.%I PARTITION OF {schema}.%I FOR VALUES FROM (%L) TO (%L)
+                     WITH (autovacuum_vacuum_insert_threshold = -1)',
                     name, parent, day::text || ' 00:00:00+00', (day + 1)::text || ' 00:00:00+00');
                 made := made + 1;
             EXCEPTION

@@ -1,12 +1,14 @@
 import pg from "pg";
-import type { TextRow } from "../db/database.ts";
 import type { TaskHandler } from "./queue.ts";
+import { FIELD } from "./sql/claim.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { keyId, type LeaseToken, type Task } from "./task.ts";
 
 /** One claim statement and the tasks it took. */
 export class Claim {
   readonly id: string;
+  /** By the database's clock; what is renewed lasts longer. */
+  until = new Date(0);
   /** How many of its tasks have not ended. */
   open = 0;
 
@@ -62,24 +64,36 @@ export class ClaimedTask implements Task {
   isDoubtful = false;
   /** Released to run: those of its key behind it wait for its end. */
   holdsKey = false;
-  readonly #row: TextRow;
+  readonly #row: string;
+  readonly #options: string;
+  readonly #restAt: number;
+  #rest: readonly string[] | undefined;
   #payload: unknown;
   #isParsed = false;
 
-  constructor(row: TextRow, handler: TaskHandler, claim: Claim, more: ClaimFacts) {
+  constructor(row: string, find: FindHandler, claim: Claim, more: ClaimFacts) {
     this.#row = row;
-    this.handler = handler;
     this.claim = claim;
-    this.id = row[0] ?? "";
-    this.lane = Number(row[1]);
-    this.claimOrder = Number(row[2]);
-    this.queue = row[3] ?? "";
-    this.attempt = Number(row[11]);
-    this.generation = Number(row[13]);
-    this.isOnProbation = row[17] === "t";
+    const reader = new FieldReader(row);
+    this.id = reader.next();
+    this.lane = Number(reader.next());
+    this.claimOrder = Number(reader.next());
+    this.attempt = Number(reader.next());
+    this.generation = Number(reader.next());
+    this.isOnProbation = reader.next() === "t";
+    this.queue = reader.next();
+    this.#options = reader.next();
+    this.#restAt = reader.at;
+    this.handler = find(this.queue);
     this.isHeldHead = more.isHeldHead;
     this.trustedUntilMs = more.trustedUntilMs;
     this.renewedAtMs = more.claimedAtMs;
+  }
+
+  /** What few handlers ask for: split when the first of it is asked for. */
+  #field(place: number): string | undefined {
+    this.#rest ??= this.#row.slice(this.#restAt).split(FIELD);
+    return this.#rest[place] || undefined;
   }
 
   /** For the statements that complete tasks, which take them as they are. */
@@ -90,44 +104,43 @@ export class ClaimedTask implements Task {
     return this.settlement?.kind === "complete" ? this.settlement.result : "";
   }
   get tenant(): string {
-    return this.#row[4] ?? "";
-  }
-  get kind(): string | undefined {
-    return this.#row[5] ?? undefined;
-  }
-  get priority(): number {
-    return Number(this.#row[6]);
+    return this.#field(0) ?? "";
   }
   get partitionKey(): string | undefined {
-    return this.#row[7] ?? undefined;
+    return this.lane < 0 ? this.#field(1) : undefined;
   }
   /** Tells keys of different tenants apart. Undefined for an unkeyed task. */
   get key(): string | undefined {
-    const key = this.#row[7];
-    return key === null || key === undefined ? undefined : keyId(this.tenant, key);
+    const { partitionKey } = this;
+    return partitionKey === undefined ? undefined : keyId(this.tenant, partitionKey);
   }
-  get bytes(): Buffer | undefined {
-    const hex = this.#row[9];
-    return hex === null || hex === undefined ? undefined : (toBytes(hex) as Buffer);
+  get priority(): number {
+    return Number(this.#field(2));
   }
-  get contentType(): string {
-    return this.#row[10] ?? "application/json";
+  get kind(): string | undefined {
+    return this.#field(3);
   }
   get maxAttempts(): number {
-    return Number(this.#row[12]);
+    return Number(this.#field(4));
   }
   get createdAt(): Date {
-    return new Date(Number(this.#row[14]) * 1000);
+    return new Date(Number(this.#field(5)) * 1000);
   }
   get runAt(): Date {
-    return new Date(Number(this.#row[15]) * 1000);
+    return new Date(Number(this.#field(6)) * 1000);
+  }
+  get contentType(): string {
+    return this.#field(7) ?? "application/json";
+  }
+  get bytes(): Buffer | undefined {
+    const hex = this.#field(8);
+    return hex === undefined ? undefined : (toBytes(hex) as Buffer);
   }
   get leaseUntil(): Date {
-    return this.renewedUntil ?? new Date(Number(this.#row[18]) * 1000);
+    return this.renewedUntil ?? this.claim.until;
   }
   get options(): StoredOptions {
-    const text = this.#row[16];
-    return text === null || text === undefined ? NO_OPTIONS : (JSON.parse(text) as StoredOptions);
+    return this.#options === "" ? NO_OPTIONS : (JSON.parse(this.#options) as StoredOptions);
   }
   get traceParent(): string | undefined {
     return this.options.traceParent;
@@ -141,8 +154,8 @@ export class ClaimedTask implements Task {
 
   get payload(): unknown {
     if (!this.#isParsed) {
-      const text = this.#row[8];
-      this.#payload = text === null || text === undefined ? this.bytes : JSON.parse(text);
+      const text = this.#field(9);
+      this.#payload = text === undefined ? this.bytes : JSON.parse(text);
       this.#isParsed = true;
     }
     return this.#payload;
@@ -152,6 +165,25 @@ export class ClaimedTask implements Task {
   setPayload(value: unknown): void {
     this.#payload = value;
     this.#isParsed = true;
+  }
+}
+
+export type FindHandler = (queue: string) => TaskHandler;
+
+/** The first fields of a row, one after another. */
+class FieldReader {
+  readonly #row: string;
+  at = 0;
+
+  constructor(row: string) {
+    this.#row = row;
+  }
+
+  next(): string {
+    const end = this.#row.indexOf(FIELD, this.at);
+    const field = this.#row.slice(this.at, end);
+    this.at = end + 1;
+    return field;
   }
 }
 

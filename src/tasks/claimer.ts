@@ -5,8 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import { uuidv4 } from "../base/uuid.ts";
-import type { TextRow } from "../db/database.ts";
-import { Claim, ClaimedTask } from "./claimed-task.ts";
+import { Claim, ClaimedTask, type FindHandler } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
 import { LaneBook } from "./lanes.ts";
@@ -16,7 +15,14 @@ import type { TaskMetrics } from "./metrics.ts";
 import { Prefetch } from "./prefetch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
-import { barClaim, claimTasks, type LaneRequest, lookAtLanes, undoClaim } from "./sql/claim.ts";
+import {
+  barClaim,
+  type ClaimedRows,
+  claimTasks,
+  type LaneRequest,
+  lookAtLanes,
+  undoClaim,
+} from "./sql/claim.ts";
 import { readOwnedBuckets } from "./sql/keys.ts";
 import { readStoppedKeys } from "./sql/queue-admin.ts";
 import { bucketOfLane, keyId } from "./task.ts";
@@ -259,12 +265,13 @@ export class Claimer {
       const proofs = this.#limiter.proofs();
       return claimTasks(this.#session, { claimId, workerId, leaseSeconds, proofs }, lanes);
     }, false);
-    if (tasks === 0) this.#limiter.doubt();
+    if (tasks.length === 0) this.#limiter.doubt();
+    for (const task of tasks) this.#lanes.passed(task.lane, task.claimOrder);
     await this.#chargeLimits(byLane);
     for (const { lane, take } of lanes) {
       if ((byLane.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
     }
-    return tasks;
+    return tasks.length;
   }
 
   async #chargeLimits(byLane: ReadonlyMap<number, number>): Promise<void> {
@@ -274,15 +281,15 @@ export class Claimer {
   }
 
   async #takeRows(
-    claiming: (claimId: string) => Promise<TextRow[]>,
+    claiming: (claimId: string) => Promise<ClaimedRows>,
     isHeldHead: boolean,
-  ): Promise<{ tasks: number; byLane: ReadonlyMap<number, number> }> {
+  ): Promise<{ tasks: readonly ClaimedTask[]; byLane: ReadonlyMap<number, number> }> {
     const { clock, leaseSeconds, metrics } = this.#options;
     const claim = new Claim(uuidv4());
     const claimedAtMs = clock.now();
-    let rows: TextRow[];
+    let claimed: ClaimedRows;
     try {
-      rows = await claiming(claim.id);
+      claimed = await claiming(claim.id);
     } catch (error) {
       this.#doubtfulClaims.push(claim.id); // It may have been committed all the same.
       throw error;
@@ -291,19 +298,24 @@ export class Claimer {
     const facts = { claimedAtMs, trustedUntilMs, isHeldHead };
     const byLane = new Map<number, number>();
     const tasks: ClaimedTask[] = [];
-    for (const row of rows) {
-      const handler = this.#executor.handlerOf(row[3] ?? "");
-      if (handler === undefined) throw new Error(`claimed a task of queue ${row[3]}`);
-      const task = new ClaimedTask(row, handler, claim, facts);
+    for (const row of claimed.rows) {
+      const task = new ClaimedTask(row, this.#findHandler, claim, facts);
       byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
       if (task.claimOrder > this.#newestOrder) this.#newestOrder = task.claimOrder;
       tasks.push(task);
     }
     claim.open = tasks.length;
+    claim.until = claimed.until;
     metrics.claims.add(tasks.length);
     this.#executor.accept(tasks.sort((a, b) => a.claimOrder - b.claimOrder));
-    return { tasks: tasks.length, byLane };
+    return { tasks, byLane };
   }
+
+  readonly #findHandler: FindHandler = (queue) => {
+    const handler = this.#executor.handlerOf(queue);
+    if (handler === undefined) throw new Error(`claimed a task of queue ${queue}`);
+    return handler;
+  };
 
   /** Where each lane begins. Also the moment at which an epoch may have closed. */
   async #look(): Promise<void> {

@@ -6,7 +6,7 @@ import type { Queryable } from "../db/database.ts";
 import type { KnownQueue, QueueDirectory } from "./directory.ts";
 import { type Priority, priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult } from "./schema.ts";
-import { SEPARATOR, type TaskShape } from "./sql/enqueue.ts";
+import type { TaskShape } from "./sql/enqueue.ts";
 
 export interface TaskOptions {
   /** What sort of task it is, for people and for filters. Defaults to none. */
@@ -296,9 +296,9 @@ export function requireText(name: string, text: unknown, bytesMax: number): void
     throw new InvalidInputError(`${name} must have at most ${bytesMax} bytes`);
   }
   // UTF-8 has no half characters: the driver would replace them, and two keys would be one.
-  if (text.includes(SEPARATOR) || text.includes("\u0000") || /\p{Surrogate}/u.test(text)) {
+  if (/[\u0000\u001e\u001f]|\p{Surrogate}/u.test(text)) {
     throw new InvalidInputError(
-      `${name} must not hold half a character, a zero byte or the separator U+001E`,
+      `${name} must not hold half a character, a zero byte or the separators U+001E and U+001F`,
     );
   }
 }

@@ -1,11 +1,12 @@
 import type { Clock } from "../base/clock.ts";
-import type { TextRow } from "../db/database.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { KeyRates } from "./key-rates.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
 import type { Settling } from "./settling.ts";
+import type { ClaimedRows } from "./sql/claim.ts";
 import {
   advanceHolds,
   claimHeldHeads,
@@ -40,9 +41,9 @@ const FOREIGN_RETRY_MS = 50;
 
 /** How a claim is made is the same for all; the claimer hands it down. */
 export type TakeRows = (
-  claim: (claimId: string) => Promise<TextRow[]>,
+  claim: (claimId: string) => Promise<ClaimedRows>,
   isHeldHead: boolean,
-) => Promise<number>;
+) => Promise<readonly ClaimedTask[]>;
 
 /**
  * The buckets of one key space that this worker owns:
@@ -182,6 +183,9 @@ export class KeyClaimer {
   /** Where each lane begins. The snapshot may also close an epoch of the numbers. */
   async look(): Promise<void> {
     if (this.#lanes.size === 0) return;
+    if (this.#busyLanes().length === 0) {
+      if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
+    }
     const epoch = this.#epoch;
     const floors = new Map([...this.#lanes].map(([lane, { floor }]) => [lane, floor]));
     const { heads, oldestRunning } = await lookAtKeyLanes(this.#session, this.#space.id, floors);
@@ -210,10 +214,10 @@ export class KeyClaimer {
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const byQueue = new Map<string, number>();
     let isLimited = false;
-    const count = await take(async (claimId) => {
+    const tasks = await take(async (claimId) => {
       const perKey = this.#allowance();
       isLimited = perKey !== undefined;
-      const rows = await claimKeyedTasks(
+      return await claimKeyedTasks(
         this.#session,
         {
           ...facts,
@@ -226,14 +230,13 @@ export class KeyClaimer {
         },
         lanes,
       );
-      for (const row of rows) {
-        const lane = Number(row[1]);
-        taken.set(lane, (taken.get(lane) ?? 0) + 1);
-        byQueue.set(row[3] ?? "", (byQueue.get(row[3] ?? "") ?? 0) + 1);
-        this.#rates?.spend(row[4] ?? "", row[7] ?? "");
-      }
-      return rows;
     }, false);
+    const count = tasks.length;
+    for (const task of tasks) {
+      taken.set(task.lane, (taken.get(task.lane) ?? 0) + 1);
+      byQueue.set(task.queue, (byQueue.get(task.queue) ?? 0) + 1);
+      this.#rates?.spend(task.tenant, task.partitionKey ?? "");
+    }
     for (const queue of this.#space.queues) {
       await this.#limiter.spent(queue, byQueue.get(queue) ?? 0);
     }
@@ -277,7 +280,7 @@ export class KeyClaimer {
     const all = Math.min(want, ...allowed);
     if (all < 1) return 0;
     const probation = this.#executor.hasProbation ? 0 : 1;
-    const count = await take(
+    const heads = await take(
       (claimId) =>
         claimHeldHeads(
           this.#session,
@@ -293,12 +296,14 @@ export class KeyClaimer {
         ),
       true,
     );
-    // Which queue they were of is not told apart here: each is charged with all of them.
-    for (const queue of this.#space.queues) await this.#limiter.spent(queue, count);
+    for (const queue of this.#space.queues) {
+      const ofQueue = heads.filter((task) => task.queue === queue);
+      await this.#limiter.spent(queue, ofQueue.length);
+    }
     const seconds = await nextHoldSeconds(this.#session, id, lanes);
     // One that is due and was not claimed waits for a slot, for probation or for a pause to end.
     this.#nextHoldAtMs = this.#clock.now() + Math.max(seconds * 1000, HOLD_RETRY_MS);
-    return count;
+    return heads.length;
   }
 
   /** A head that was claimed alone has ended: see what comes next of its key. */

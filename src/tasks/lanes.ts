@@ -3,6 +3,8 @@ import type { LaneRequest, LaneView, Look } from "./sql/claim.ts";
 /** What this worker knows of one lane. */
 interface Lane extends LaneView {
   floor: number;
+  /** Where the next claim begins: what was passed since the last look is found by the next one. */
+  cursor: number;
   /** Nothing was found when somebody last looked. */
   isEmpty: boolean;
   /** When its head could have run, on the worker's clock. */
@@ -52,6 +54,7 @@ export class LaneBook {
   forgetFloors(): void {
     for (const lane of this.#lanes.values()) {
       lane.floor = 0;
+      lane.cursor = 0;
       lane.isEmpty = false;
     }
   }
@@ -64,6 +67,7 @@ export class LaneBook {
       this.#lanes.set(view.lane, {
         ...view,
         floor: Math.max(known?.floor ?? 0, floor),
+        cursor: view.headOrder === null ? (known?.cursor ?? 0) : view.headOrder - 1,
         isEmpty: view.headOrder === null,
         waitingSinceMs: nowMs - view.waitedSeconds * 1000,
       });
@@ -94,6 +98,12 @@ export class LaneBook {
     let sum = 0;
     for (const [lane, count] of counts) if (this.#lanes.get(lane)?.queue === queue) sum += count;
     return sum;
+  }
+
+  /** A claim took everything up to this order that it could get. */
+  passed(lane: number, order: number): void {
+    const known = this.#lanes.get(lane);
+    if (known !== undefined && order > known.cursor) known.cursor = order;
   }
 
   /** A claim got less than it asked for. */
@@ -131,7 +141,9 @@ export class LaneBook {
       left -= take;
       open = open.filter((lane) => roomOf(lane) > 0);
     }
-    return [...asked].map(([{ lane, floor }, take]) => ({ lane, floor, take }));
+    return [...asked].map(([{ lane, floor, cursor }, take]) => {
+      return { lane, floor: Math.max(floor, cursor), take };
+    });
   }
 
   #next(open: readonly Lane[], nowMs: number): Lane | undefined {

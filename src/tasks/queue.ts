@@ -182,7 +182,7 @@ export function requireName(what: string, name: unknown): asserts name is string
   if (typeof name !== "string" || name.trim() === "") {
     throw new ConfigError(`${what} needs a name that is not empty`);
   }
-  if (Buffer.byteLength(name) > NAME_BYTES_MAX || name.includes("\u0000")) {
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX || /[\u0000\u001e\u001f]/.test(name)) {
     throw new ConfigError(
       `${what} needs a name of at most ${NAME_BYTES_MAX} bytes, not ${JSON.stringify(name)}`,
     );

@@ -1,15 +1,8 @@
-import type { Queryable, TextQueryable, TextRow } from "../../db/database.ts";
+import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { SEPARATOR } from "./enqueue.ts";
 
-/** In the order in which {@link TextRow}s of claims hold them. Instants are seconds. */
-export const CLAIMED_COLUMNS = `
-       task.id, task.lane, task.claim_order, task.queue, task.tenant, task.kind, task.priority,
-       task.partition_key, task.payload, task.bytes, task.content_type, task.attempt,
-       task.max_attempts, task.lease_generation, date_part('epoch', task.created_at),
-       date_part('epoch', task.run_at), task.options, task.on_probation,
-       date_part('epoch', task.lease_until)`;
-
-export const CLAIM_SET = `
+const CLAIM_SET = `
         SET state = 'running',
             attempt = task.attempt + 1,
             lease_generation = task.lease_generation + 1,
@@ -18,13 +11,55 @@ export const CLAIM_SET = `
             claimed_at = NOW(),
             lease_until = NOW() + make_interval(secs => $3::float8)`;
 
-/** One row per claim statement tells the reaper where to look. `picked` are ids and lanes. */
-export const ledger = (keyLanes: string): string => `
+/** Between the fields of a claimed row; no field can hold it. */
+export const FIELD = "\u001f";
+
+/**
+ * A claimed row as one text: thousands of rows of many columns cost the driver more than the claim
+ * costs the server. What is always needed comes first; {@link ClaimedTask} reads the rest on demand.
+ */
+const FIELDS = [
+  "id",
+  "lane",
+  "claim_order",
+  "attempt",
+  "lease_generation",
+  "on_probation",
+  "queue",
+  "options",
+  "tenant",
+  "partition_key",
+  "priority",
+  "kind",
+  "max_attempts",
+  "date_part('epoch', created_at)",
+  "date_part('epoch', run_at)",
+  "content_type",
+  "bytes",
+  "payload",
+];
+const PACKED = `concat(${FIELDS.map((field) =>
+  field.startsWith("date_part") ? field.replace(", ", ", task.") : `task.${field}`,
+).join(", chr(31), ")})`;
+
+/**
+ * The end of every claim. `picked` is one row of arrays: ids, and what the update finds the rows by.
+ * One row in the ledger tells the reaper where to look, and one text of rows comes back.
+ */
+export const takePicked = (rows: string, keyLanes: string): string => `
+   ledger AS (
      INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, key_lanes)
-     SELECT $1::uuid, $2::uuid, NOW() + make_interval(secs => $3::float8), array_agg(id),
-            ${keyLanes}
+     SELECT $1::uuid, $2::uuid, NOW() + make_interval(secs => $3::float8), picked.ids, ${keyLanes}
        FROM picked
-     HAVING count(*) > 0`;
+      WHERE picked.ids IS NOT NULL
+   ), claimed AS (
+     UPDATE {schema}.tasks AS task ${CLAIM_SET}
+      WHERE ${rows}
+     RETURNING ${PACKED} AS packed
+   )
+   SELECT string_agg(packed, chr(30)) AS rows,
+          date_part('epoch', NOW() + make_interval(secs => $3::float8)) AS until
+     FROM claimed`;
 
 // A claim that a crash takes back was nobody's loss: its random id is never accepted again. So it
 // need not wait for the disk.
@@ -45,7 +80,7 @@ export const isGranted = (queues: string, slots: string): string => `
                    ON grants.queue = proof.queue AND grants.slots >= proof.slots
               ) = cardinality(${queues}::text[])`;
 
-// The row of the queue is locked: a pause waits for the claims that did not see it. The array pins
+// The row of the queue is locked: a pause waits for the claims that did not see it. The arrays pin
 // the plan: rows are locked one by one in the order of their lane, no more than
 // asked for, and updated by id. No column of an index changes, so the update is HOT.
 const CLAIM = statement(
@@ -62,10 +97,10 @@ const CLAIM = statement(
         AND ${isGranted("$7", "$8")}
         FOR KEY SHARE OF queue
    ), picked AS MATERIALIZED (
-     SELECT pick.id
+     SELECT array_agg(pick.id) AS ids, array_agg(pick.ctid) AS places
        FROM line
       CROSS JOIN LATERAL (
-        SELECT ready.id
+        SELECT ready.id, ready.ctid
           FROM {schema}.tasks AS ready
          WHERE ready.lane = line.lane
            AND ready.claim_order > line.floor
@@ -74,11 +109,7 @@ const CLAIM = statement(
          LIMIT line.take
            FOR UPDATE SKIP LOCKED
       ) AS pick
-   ), ledger AS (${ledger("NULL")}
-   )
-   UPDATE {schema}.tasks AS task ${CLAIM_SET}
-    WHERE task.id = ANY (ARRAY(SELECT id FROM picked))
-   RETURNING ${CLAIMED_COLUMNS}`,
+   ), ${takePicked("task.ctid = ANY ((SELECT places FROM picked)::tid[])", "NULL")}`,
 );
 
 export interface ClaimRequest {
@@ -101,13 +132,31 @@ export interface LaneRequest {
   readonly take: number;
 }
 
+export interface PackedRows {
+  readonly rows: string | null;
+  readonly until: number;
+}
+
+/** Rows as text, and until when all of them are leased. */
+export interface ClaimedRows {
+  readonly rows: readonly string[];
+  readonly until: Date;
+}
+
+export function unpack([answer]: readonly PackedRows[]): ClaimedRows {
+  return {
+    rows: answer?.rows?.split(SEPARATOR) ?? [],
+    until: new Date((answer?.until ?? 0) * 1000),
+  };
+}
+
 /** Takes pending tasks of unkeyed lanes. In no particular order. */
 export async function claimTasks(
-  db: TextQueryable,
+  db: Queryable,
   { claimId, workerId, leaseSeconds, proofs }: ClaimRequest,
   lanes: readonly LaneRequest[],
-): Promise<TextRow[]> {
-  return await db.queryText(CLAIM, [
+): Promise<ClaimedRows> {
+  const rows = await db.query<PackedRows>(CLAIM, [
     claimId,
     workerId,
     leaseSeconds,
@@ -117,6 +166,7 @@ export async function claimTasks(
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
   ]);
+  return unpack(rows);
 }
 
 // One snapshot: what it shows as running is what its rows are judged by. A claim that is open, and

@@ -1,14 +1,15 @@
-import type { Queryable, TextQueryable, TextRow } from "../../db/database.ts";
+import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import {
-  CLAIM_SET,
-  CLAIMED_COLUMNS,
+  type ClaimedRows,
   type ClaimRequest,
   grantsOf,
   isGranted,
   type LaneRequest,
   LOSABLE,
-  ledger,
+  type PackedRows,
+  takePicked,
+  unpack,
 } from "./claim.ts";
 
 const MINE = statement(
@@ -149,18 +150,15 @@ const NOT_HELD = `
                     AND hold.partition_key = ready.partition_key)`;
 
 /** A row that was cancelled meanwhile is in the ledger and not taken: nobody finds it there. */
-const TAKE_PICKED = `
-   ledger AS (${ledger("array_agg(DISTINCT lane)")}
-   )
-   UPDATE {schema}.tasks AS task ${CLAIM_SET}
-    WHERE task.id = ANY (ARRAY(SELECT id FROM picked))
-      AND task.state = 'pending'
-   RETURNING ${CLAIMED_COLUMNS}`;
+const TAKE_PICKED = takePicked(
+  "task.id = ANY ((SELECT ids FROM picked)::bigint[]) AND task.state = 'pending'",
+  "picked.lanes",
+);
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
   `WITH ${owner("$10", "$11")}, picked AS MATERIALIZED (
-     SELECT pick.id, wanted.lane
+     SELECT array_agg(pick.id) AS ids, array_agg(DISTINCT wanted.lane) AS lanes
        FROM owner
       CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
             AS wanted(lane, floor, take)
@@ -223,7 +221,9 @@ const CLAIM_KEYED_LIMITED = statement(
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
    ), picked AS MATERIALIZED (
-     SELECT id, lane FROM ranked WHERE rank <= allowed AND NOT is_behind_refused
+     SELECT array_agg(id) AS ids, array_agg(DISTINCT lane) AS lanes
+       FROM ranked
+      WHERE rank <= allowed AND NOT is_behind_refused
    ), ${TAKE_PICKED}`,
 );
 
@@ -252,10 +252,10 @@ const INT_MAX = 2_147_483_647;
 
 /** Takes pending tasks of buckets that this worker owns. In no particular order. */
 export async function claimKeyedTasks(
-  db: TextQueryable,
+  db: Queryable,
   request: KeyedClaimRequest,
   lanes: readonly LaneRequest[],
-): Promise<TextRow[]> {
+): Promise<ClaimedRows> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, exceptKeys, perKey } = request;
   const { proofs } = request;
   const values = [
@@ -271,8 +271,8 @@ export async function claimKeyedTasks(
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
   ];
-  if (perKey === undefined) return await db.queryText(CLAIM_KEYED, values);
-  return await db.queryText(CLAIM_KEYED_LIMITED, [
+  if (perKey === undefined) return unpack(await db.query<PackedRows>(CLAIM_KEYED, values));
+  const rows = await db.query<PackedRows>(CLAIM_KEYED_LIMITED, [
     ...values,
     perKey.otherwise,
     perKey.keys.map((one) => one.tenant),
@@ -281,6 +281,7 @@ export async function claimKeyedTasks(
     perKey.queues.map((one) => one.queue),
     perKey.queues.map((one) => Math.min(one.allowed, INT_MAX)),
   ]);
+  return unpack(rows);
 }
 
 // A held key is driven by its hold: only the task that it names is claimed, alone of its key. At
@@ -309,23 +310,26 @@ const CLAIM_HEADS = statement(
         AND ${LOSABLE}
       ORDER BY task.id
    ), picked AS MATERIALIZED (
-     SELECT id, lane
-       FROM ((SELECT id, lane, until FROM due WHERE NOT on_probation ORDER BY until LIMIT $7)
-              UNION ALL
-             (SELECT id, lane, until FROM due WHERE on_probation ORDER BY until LIMIT $8)) AS one
-      ORDER BY until
-      LIMIT $7
+     SELECT array_agg(one.id) AS ids, array_agg(DISTINCT one.lane) AS lanes
+       FROM (SELECT id, lane
+               FROM ((SELECT id, lane, until FROM due
+                       WHERE NOT on_probation ORDER BY until LIMIT $7)
+                      UNION ALL
+                     (SELECT id, lane, until FROM due
+                       WHERE on_probation ORDER BY until LIMIT $8)) AS either
+              ORDER BY until
+              LIMIT $7) AS one
    ), ${TAKE_PICKED}`,
 );
 
 export async function claimHeldHeads(
-  db: TextQueryable,
+  db: Queryable,
   request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey">,
   lanes: readonly number[],
   take: { readonly all: number; readonly probation: number },
-): Promise<TextRow[]> {
+): Promise<ClaimedRows> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, proofs } = request;
-  return await db.queryText(CLAIM_HEADS, [
+  const rows = await db.query<PackedRows>(CLAIM_HEADS, [
     claimId,
     workerId,
     leaseSeconds,
@@ -337,6 +341,7 @@ export async function claimHeldHeads(
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
   ]);
+  return unpack(rows);
 }
 
 // When the task that a hold names is gone, the next of the key that is on probation takes its

@@ -217,7 +217,7 @@ describe.each([
     }
   });
 
-  it("a claim walks its lane in order, sorts nothing and writes by id", async () => {
+  it("a claim walks its lane in order, sorts nothing and writes each row directly", async () => {
     const database = await testDatabase();
     await fill(database, count);
     if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks");
@@ -227,7 +227,9 @@ describe.each([
       const plan = await planOf(session, await record(send));
       const indexes = plan.flatMap((node) => node["Index Name"] ?? []);
       expect([what, indexes.includes("tasks_lane_idx")]).toEqual([what, true]);
-      expect([what, indexes.includes("tasks_pkey")]).toEqual([what, true]);
+      const isDirect =
+        indexes.includes("tasks_pkey") || plan.some((node) => node["Node Type"] === "Tid Scan");
+      expect([what, isDirect]).toEqual([what, true]);
       const sorts = plan.filter(
         (node) =>
           node["Node Type"].includes("Sort") &&
@@ -262,7 +264,7 @@ describe("a claim", () => {
         claimTasks(db, { ...FACTS, claimId }, lanes),
       );
       const claimed = await session.query(renderStatement(statement, NAMES), [...values]);
-      expect(claimed.rows).toHaveLength(100);
+      expect(claimed.rows[0]?.rows.split("\u001e")).toHaveLength(100);
     }
     await session.query("SELECT pg_stat_force_next_flush()");
     await eventually(async () => {

@@ -176,7 +176,8 @@ it("lets nobody claim under an epoch that a move has ended", async () => {
     const lanes = after.buckets.map((bucket) => keyLane(keySpaceId, bucket));
     const more = { keySpaceId, epoch, exceptKeys: [], proofs: [] };
     const wanted = lanes.map((lane) => ({ lane, floor: 0, take: 1 }));
-    return (await claimKeyedTasks(connection, { ...request, ...more }, wanted)).length;
+    const { rows } = await claimKeyedTasks(connection, { ...request, ...more }, wanted);
+    return rows.length;
   };
   expect(await claim(before.epoch)).toBe(0);
   expect(await claim(after.epoch)).toBeGreaterThan(0);
