@@ -230,4 +230,4 @@ BEGIN
 END
 $$;
 
-SELECT {schema}.make_history_partitions(7);
+SELECT {schema}.make_history_partitions(1);

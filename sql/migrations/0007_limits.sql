@@ -1,5 +1,6 @@
 -- Limits of queues across the whole cluster. A worker holds slots, and claims no more than it holds;
--- starts are counted in slices of the period, so that no window of that length has too many.
+-- starts are counted in slices, a hundredth of the period each, over 110 of them: a claim may come
+-- up to ten slices after its starts were counted, and still no window of the period has too many.
 CREATE TABLE {schema}.limit_slots (
     queue   TEXT PRIMARY KEY REFERENCES {schema}.queues (name),
     granted INT NOT NULL CHECK (granted >= 0)
@@ -57,7 +58,7 @@ BEGIN
         slice_now := floor(extract(epoch FROM clock_timestamp()) / (period / 100));
         slice := slice_now;
         DELETE FROM {schema}.limit_starts AS old
-         WHERE old.queue = queue_name AND old.slice < slice_now - 100;
+         WHERE old.queue = queue_name AND old.slice < slice_now - 110;
         SELECT COALESCE(sum(old.count), 0) INTO used
           FROM {schema}.limit_starts AS old WHERE old.queue = queue_name;
         starts := GREATEST(0, LEAST(want_starts, (rules -> 'rate' ->> 'count')::int - used));
@@ -66,7 +67,7 @@ BEGIN
             VALUES (queue_name, slice_now, starts)
                 ON CONFLICT (queue, slice) DO UPDATE SET count = old.count + excluded.count;
         ELSE
-            SELECT (min(old.slice) + 101) * (period / 100)
+            SELECT (min(old.slice) + 111) * (period / 100)
                    - extract(epoch FROM clock_timestamp()) INTO retry_seconds
               FROM {schema}.limit_starts AS old WHERE old.queue = queue_name AND old.count > 0;
         END IF;

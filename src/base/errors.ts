@@ -64,6 +64,13 @@ export function messageOf(error: unknown): string {
   return storable(typeof error === "string" ? error : inspect(error));
 }
 
+/** What separates rows and fields in our statements, and what no text of PostgreSQL can hold. */
+const RESERVED = ["\u0000", "\u001e", "\u001f"];
+
+export function hasReserved(text: string): boolean {
+  return RESERVED.some((character) => text.includes(character));
+}
+
 /** PostgreSQL cannot store a zero byte, and a SyntaxError quotes the payload that it is about. */
 export function storable(text: string): string {
   return text.replaceAll("\u0000", "\\0");

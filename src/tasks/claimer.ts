@@ -177,8 +177,8 @@ export class Claimer {
     const isLimited = this.#limiter.queues.length > 0;
     const unkeyed = this.#claimUnkeyed(isNews);
     if (isLimited) await unkeyed;
-    const keyed = this.#claimKeyed(isNews);
-    const taken = (await unkeyed) + (await keyed);
+    const [some, others] = await Promise.all([unkeyed, this.#claimKeyed(isNews)]);
+    const taken = some + others;
     if (taken > 0 || this.#choose().length > 0) return "again";
     await this.#limiter.trim();
     const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
@@ -265,7 +265,13 @@ export class Claimer {
       const proofs = this.#limiter.proofs();
       return claimTasks(this.#session, { claimId, workerId, leaseSeconds, proofs }, lanes);
     }, false);
-    if (tasks.length === 0) this.#limiter.doubt();
+    if (tasks.length === 0 && this.#limiter.proofs().length > 0) {
+      // Either nothing is there, which a look tells, or what the claim relied on was not so.
+      this.#limiter.doubt();
+      this.#lookedAtMs = -Infinity;
+      await this.#chargeLimits(byLane);
+      return 0;
+    }
     for (const task of tasks) this.#lanes.passed(task.lane, task.claimOrder);
     await this.#chargeLimits(byLane);
     for (const { lane, take } of lanes) {

@@ -1,5 +1,5 @@
 import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
-import { InvalidInputError, messageOf } from "../base/errors.ts";
+import { hasReserved, InvalidInputError, messageOf } from "../base/errors.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
@@ -296,7 +296,7 @@ export function requireText(name: string, text: unknown, bytesMax: number): void
     throw new InvalidInputError(`${name} must have at most ${bytesMax} bytes`);
   }
   // UTF-8 has no half characters: the driver would replace them, and two keys would be one.
-  if (/[\u0000\u001e\u001f]|\p{Surrogate}/u.test(text)) {
+  if (hasReserved(text) || /\p{Surrogate}/u.test(text)) {
     throw new InvalidInputError(
       `${name} must not hold half a character, a zero byte or the separators U+001E and U+001F`,
     );

@@ -7,15 +7,14 @@ import type { Limits, Rate } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
 import type { Settling } from "./settling.ts";
 import type { ClaimedRows } from "./sql/claim.ts";
+import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
 import {
-  advanceHolds,
   claimHeldHeads,
   claimKeyedTasks,
   findForeignLanes,
   hasKeyedTasks,
   type KeyAllowance,
   lookAtKeyLanes,
-  nextHoldSeconds,
   type OwnedBuckets,
 } from "./sql/keys.ts";
 import { keyLane } from "./task.ts";

@@ -30,6 +30,9 @@ export interface LimiterOptions {
 /** Slots that were not used for so long are given back, for others. */
 const IDLE_MS = 200;
 const RETRY_MS = 100;
+/** A claim may come so many slices after its starts were counted; the window is longer by them. */
+const SLICES_LATE = 10;
+const DOUBT_MS = 20;
 
 /**
  * This worker's share of the limits of its queues. Slots are held over many claims, so a limit that
@@ -94,9 +97,13 @@ export class Limiter {
 
   /** What the claims of limited queues rely on. */
   proofs(): GrantProof[] {
-    return [...this.#shares].flatMap(([queue, { limits, slots }]) =>
-      limits.concurrency === null || slots === 0 ? [] : [{ queue, slots }],
-    );
+    return [...this.#shares].flatMap(([queue, { limits, slots, starts, slice }]) => {
+      const { concurrency, rate } = limits;
+      const hasStarts = rate !== null && starts > 0 && slice !== null;
+      const deadline = hasStarts ? ((Number(slice) + SLICES_LATE) * rate.seconds) / 100 : null;
+      const needed = concurrency === null ? 0 : slots;
+      return needed === 0 && deadline === null ? [] : [{ queue, slots: needed, deadline }];
+    });
   }
 
   /** Takes what is missing to claim `want` tasks of the queue. */
@@ -166,6 +173,7 @@ export class Limiter {
       ...(share.retryAtMs > now ? [share.retryAtMs - now] : []),
       ...(share.slots > this.#options.held(queue) ? [share.usedAtMs + IDLE_MS - now] : []),
     ]);
+    if (this.#shares.size > 0 && this.#incarnation === -1) waits.push(DOUBT_MS);
     return Math.max(1, Math.min(Infinity, ...waits));
   }
 

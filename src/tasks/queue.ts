@@ -1,5 +1,5 @@
 import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, hasReserved } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "../base/options.ts";
 import type { TaskContext } from "./context.ts";
 import { type LimitOptions, type Limits, resolveLimits } from "./limits.ts";
@@ -182,7 +182,7 @@ export function requireName(what: string, name: unknown): asserts name is string
   if (typeof name !== "string" || name.trim() === "") {
     throw new ConfigError(`${what} needs a name that is not empty`);
   }
-  if (Buffer.byteLength(name) > NAME_BYTES_MAX || /[\u0000\u001e\u001f]/.test(name)) {
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX || hasReserved(name)) {
     throw new ConfigError(
       `${what} needs a name of at most ${NAME_BYTES_MAX} bytes, not ${JSON.stringify(name)}`,
     );

@@ -16,7 +16,7 @@ export const FIELD = "\u001f";
 
 /**
  * A claimed row as one text: thousands of rows of many columns cost the driver more than the claim
- * costs the server. What is always needed comes first; {@link ClaimedTask} reads the rest on demand.
+ * costs the server. What is always needed comes first; ClaimedTask reads the rest on demand.
  */
 const FIELDS = [
   "id",
@@ -43,7 +43,7 @@ const PACKED = `concat(${FIELDS.map((field) =>
 ).join(", chr(31), ")})`;
 
 /**
- * The end of every claim. `picked` is one row of arrays: ids, and what the update finds the rows by.
+ * The end of every claim. `picked` is one row of arrays: ids, and what the update finds rows by.
  * One row in the ledger tells the reaper where to look, and one text of rows comes back.
  */
 export const takePicked = (rows: string, keyLanes: string): string => `
@@ -73,12 +73,14 @@ export const grantsOf = (queues: string): string => `
         AND queue = ANY (${queues}::text[])
         FOR SHARE`;
 
-export const isGranted = (queues: string, slots: string): string => `
-              (SELECT count(*)
-                 FROM grants
-                 JOIN unnest(${queues}::text[], ${slots}::int[]) AS proof(queue, slots)
-                   ON grants.queue = proof.queue AND grants.slots >= proof.slots
-              ) = cardinality(${queues}::text[])`;
+/** Starts are counted when they are taken: a claim that comes later than that takes nothing. */
+export const isGranted = (queues: string, slots: string, deadlines: string): string => `
+              NOT EXISTS (
+                SELECT FROM unnest(${queues}::text[], ${slots}::int[], ${deadlines}::float8[])
+                            AS proof(queue, slots, deadline)
+                  LEFT JOIN grants ON grants.queue = proof.queue
+                 WHERE COALESCE(grants.slots, 0) < proof.slots
+                    OR date_part('epoch', clock_timestamp()) >= proof.deadline)`;
 
 // The row of the queue is locked: a pause waits for the claims that did not see it. The arrays pin
 // the plan: rows are locked one by one in the order of their lane, no more than
@@ -94,7 +96,7 @@ const CLAIM = statement(
        JOIN {schema}.queues AS queue ON queue.name = known.queue
       WHERE queue.paused_at IS NULL
         AND ${LOSABLE}
-        AND ${isGranted("$7", "$8")}
+        AND ${isGranted("$7", "$8", "$9")}
         FOR KEY SHARE OF queue
    ), picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(pick.ctid) AS places
@@ -123,6 +125,8 @@ export interface ClaimRequest {
 export interface GrantProof {
   readonly queue: string;
   readonly slots: number;
+  /** Seconds since 1970 until which its starts count; null when they do not matter. */
+  readonly deadline: number | null;
 }
 
 export interface LaneRequest {
@@ -165,6 +169,7 @@ export async function claimTasks(
     `{${lanes.map((one) => one.take).join(",")}}`,
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
+    proofs.map((one) => one.deadline),
   ]);
   return unpack(rows);
 }

@@ -127,13 +127,13 @@ export async function lookAtKeyLanes(
 // The owner's row is locked and compared first: a move waits for this claim, and a claim that comes
 // after a move finds another epoch and takes nothing. No SKIP LOCKED: to pass over a row that
 // somebody has locked would run the next task of its key before it.
-const owner = (queues: string, slots: string): string => `
+const owner = (queues: string, slots: string, deadlines: string): string => `
    grants AS MATERIALIZED (${grantsOf(queues)}
    ), owner AS MATERIALIZED (
      SELECT 1
        FROM {schema}.bucket_owners
       WHERE key_space_id = $4 AND worker_id = $2::uuid AND epoch = $5::bigint
-        AND ${isGranted(queues, slots)}
+        AND ${isGranted(queues, slots, deadlines)}
         FOR SHARE
    ), queue AS MATERIALIZED (
      SELECT name, paused_at
@@ -157,8 +157,8 @@ const TAKE_PICKED = takePicked(
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11")}, picked AS MATERIALIZED (
-     SELECT array_agg(pick.id) AS ids, array_agg(DISTINCT wanted.lane) AS lanes
+  `WITH ${owner("$10", "$11", "$12")}, picked AS MATERIALIZED (
+     SELECT array_agg(pick.id) AS ids, array_agg(wanted.lane) AS lanes
        FROM owner
       CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
             AS wanted(lane, floor, take)
@@ -183,7 +183,7 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11")}, candidate AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12")}, candidate AS MATERIALIZED (
      SELECT pick.id, wanted.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
@@ -208,20 +208,20 @@ const CLAIM_KEYED_LIMITED = statement(
             OR row_number() OVER (PARTITION BY candidate.queue ORDER BY candidate.claim_order)
                > COALESCE(given.allowed, 2147483647) AS is_refused
        FROM candidate
-       LEFT JOIN unnest($16::text[], $17::int[]) AS given(queue, allowed)
+       LEFT JOIN unnest($17::text[], $18::int[]) AS given(queue, allowed)
          ON given.queue = candidate.queue
    ), ranked AS (
      SELECT admitted.id, admitted.lane,
             row_number() OVER same_key AS rank,
             bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
-            COALESCE(given.allowed, $12::int) AS allowed
+            COALESCE(given.allowed, $13::int) AS allowed
        FROM admitted
-       LEFT JOIN unnest($13::text[], $14::text[], $15::int[]) AS given(tenant, key, allowed)
+       LEFT JOIN unnest($14::text[], $15::text[], $16::int[]) AS given(tenant, key, allowed)
          ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
    ), picked AS MATERIALIZED (
-     SELECT array_agg(id) AS ids, array_agg(DISTINCT lane) AS lanes
+     SELECT array_agg(id) AS ids, array_agg(lane) AS lanes
        FROM ranked
       WHERE rank <= allowed AND NOT is_behind_refused
    ), ${TAKE_PICKED}`,
@@ -270,6 +270,7 @@ export async function claimKeyedTasks(
     [...exceptKeys],
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
+    proofs.map((one) => one.deadline),
   ];
   if (perKey === undefined) return unpack(await db.query<PackedRows>(CLAIM_KEYED, values));
   const rows = await db.query<PackedRows>(CLAIM_KEYED_LIMITED, [
@@ -288,7 +289,7 @@ export async function claimKeyedTasks(
 // most one task on probation, so that the one that takes its worker along is known.
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
-  `WITH ${owner("$9", "$10")}, due AS MATERIALIZED (
+  `WITH ${owner("$9", "$10", "$11")}, due AS MATERIALIZED (
      SELECT DISTINCT ON (task.id) task.id, task.lane, task.on_probation, hold.until
        FROM owner
       CROSS JOIN {schema}.key_holds AS hold
@@ -310,7 +311,7 @@ const CLAIM_HEADS = statement(
         AND ${LOSABLE}
       ORDER BY task.id
    ), picked AS MATERIALIZED (
-     SELECT array_agg(one.id) AS ids, array_agg(DISTINCT one.lane) AS lanes
+     SELECT array_agg(one.id) AS ids, array_agg(one.lane) AS lanes
        FROM (SELECT id, lane
                FROM ((SELECT id, lane, until FROM due
                        WHERE NOT on_probation ORDER BY until LIMIT $7)
@@ -340,79 +341,7 @@ export async function claimHeldHeads(
     take.probation,
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
+    proofs.map((one) => one.deadline),
   ]);
   return unpack(rows);
-}
-
-// When the task that a hold names is gone, the next of the key that is on probation takes its
-// place; when there is none the key flows again. A pause that has run out ends here, too.
-const ADVANCE = statement(
-  "key_holds_advance",
-  `WITH stale AS MATERIALIZED (
-     SELECT hold.key_space_id, hold.tenant, hold.partition_key, hold.lane, hold.why,
-            (SELECT task.id
-               FROM {schema}.tasks AS task
-              WHERE task.lane = hold.lane
-                AND task.claim_order > 0
-                AND task.tenant = hold.tenant
-                AND task.partition_key = hold.partition_key
-                AND task.on_probation
-                AND hold.why <> 'paused'
-              ORDER BY task.claim_order
-              LIMIT 1) AS next_id
-       FROM {schema}.key_holds AS hold
-      WHERE hold.key_space_id = $1
-        AND hold.lane = ANY ($2::text::int[])
-        AND ((hold.why IN ('retry', 'probation')
-              AND NOT EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id))
-             OR (hold.why = 'paused' AND hold.until <= NOW()))
-        FOR UPDATE OF hold SKIP LOCKED
-   ), moved AS (
-     UPDATE {schema}.key_holds AS hold
-        SET task_id = stale.next_id, until = NOW()
-       FROM stale
-      WHERE (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
-          = (stale.key_space_id, stale.tenant, stale.partition_key, stale.why)
-        AND stale.next_id IS NOT NULL
-     RETURNING hold.lane
-   ), ended AS (
-     DELETE FROM {schema}.key_holds AS hold
-      USING stale
-      WHERE (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
-          = (stale.key_space_id, stale.tenant, stale.partition_key, stale.why)
-        AND stale.next_id IS NULL
-     RETURNING hold.lane
-   )
-   SELECT lane FROM ended`,
-);
-
-/** The lanes in which a key flows again: what waits there may be below the floor. */
-export async function advanceHolds(
-  db: Queryable,
-  keySpaceId: number,
-  lanes: readonly number[],
-): Promise<number[]> {
-  const rows = await db.query<{ lane: number }>(ADVANCE, [keySpaceId, `{${lanes.join(",")}}`]);
-  return rows.map((row) => row.lane);
-}
-
-const NEXT_HOLD = statement(
-  "key_holds_next",
-  `SELECT count(*)::int AS holds,
-          extract(epoch FROM min(until) - NOW())::float8 AS due_in
-     FROM {schema}.key_holds
-    WHERE key_space_id = $1
-      AND lane = ANY ($2::text::int[])
-      AND until IS NOT NULL`,
-);
-
-/** Seconds until the first hold of these lanes is due; Infinity when none will be. */
-export async function nextHoldSeconds(
-  db: Queryable,
-  keySpaceId: number,
-  lanes: readonly number[],
-): Promise<number> {
-  const values = [keySpaceId, `{${lanes.join(",")}}`];
-  const [row] = await db.query<{ due_in: number | null }>(NEXT_HOLD, values);
-  return row?.due_in ?? Infinity;
 }

@@ -39,7 +39,7 @@ const WHY = statement(
             WHERE slots.queue = task.queue) AS granted,
           (SELECT sum(starts.count)::int FROM {schema}.limit_starts AS starts
             WHERE starts.queue = task.queue
-              AND (starts.slice + 101) * (queue.limits -> 'rate' ->> 'seconds')::float8 / 100
+              AND (starts.slice + 111) * (queue.limits -> 'rate' ->> 'seconds')::float8 / 100
                   > extract(epoch FROM NOW())) AS started,
           (SELECT count(*)::int
              FROM (SELECT 1

@@ -64,7 +64,11 @@ describe.each(["stream", "aggregate"] as const)("a salsa database with %s_* colu
     const { applied } = await Tidemill.migrate(url, options);
     expect(applied).not.toEqual([]);
     expect(await describePublic(pool)).toEqual(before);
-    expect(await readTriggers(pool)).toEqual([{ on: "events", name: "tidemill_draw_xid_first" }]);
+    const name = "tidemill_draw_xid_first";
+    expect(await readTriggers(pool)).toEqual([
+      { on: "events", name },
+      { on: "tidemill.tasks", name },
+    ]);
     const schemas = await pool.query(
       `SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' ORDER BY 1`,
     );

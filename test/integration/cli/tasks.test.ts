@@ -129,7 +129,7 @@ describe("task get", () => {
   it("shows all facts of a dead task: failures, payload and the ways on", async () => {
     await handleMails();
     const { id } = await mill.enqueue(mails, { to: "nowhere" }, { kind: "welcome" });
-    await expect(mill.result(id)).rejects.toThrow("dead");
+    await expect(mill.result(id)).rejects.toThrow("died");
     const shown = (await cli(database.url, "task", "get", id))
       .replace(new RegExp(`(Task|retry|edit) ${id}\\b`, "g"), "$1 ID")
       .replace(/\d{4}-\S+Z \(.* ago\)/g, "THEN")

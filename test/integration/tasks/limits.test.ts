@@ -152,7 +152,7 @@ describe("a rate limit", () => {
 
   it("holds when the process is busy between asking and claiming", async () => {
     const limits = { rate: { count: 5, seconds: 0.3 } };
-    const { database } = await drain({ limits }, 50, () => {
+    const { database } = await drain({ limits }, 25, () => {
       const endMs = performance.now() + 15;
       while (performance.now() < endMs); // Work that lets nothing else run.
     });

@@ -13,9 +13,9 @@ import {
   findCompleted,
   putBackTasks,
 } from "../../../src/tasks/sql/finish.ts";
+import { advanceHolds } from "../../../src/tasks/sql/holds.ts";
 import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
 import {
-  advanceHolds,
   claimHeldHeads,
   claimKeyedTasks,
   findForeignLanes,

@@ -1,0 +1,75 @@
+import type { Queryable } from "../../db/database.ts";
+import { statement } from "../../db/statement.ts";
+
+// When the task that a hold names is gone, the next of the key that is on probation takes its
+// place; when there is none the key flows again. A pause that has run out ends here, too.
+const ADVANCE = statement(
+  "key_holds_advance",
+  `WITH stale AS MATERIALIZED (
+     SELECT hold.key_space_id, hold.tenant, hold.partition_key, hold.lane, hold.why,
+            (SELECT task.id
+               FROM {schema}.tasks AS task
+              WHERE task.lane = hold.lane
+                AND task.claim_order > 0
+                AND task.tenant = hold.tenant
+                AND task.partition_key = hold.partition_key
+                AND task.on_probation
+                AND hold.why <> 'paused'
+              ORDER BY task.claim_order
+              LIMIT 1) AS next_id
+       FROM {schema}.key_holds AS hold
+      WHERE hold.key_space_id = $1
+        AND hold.lane = ANY ($2::text::int[])
+        AND ((hold.why IN ('retry', 'probation')
+              AND NOT EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id))
+             OR (hold.why = 'paused' AND hold.until <= NOW()))
+        FOR UPDATE OF hold SKIP LOCKED
+   ), moved AS (
+     UPDATE {schema}.key_holds AS hold
+        SET task_id = stale.next_id, until = NOW()
+       FROM stale
+      WHERE (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
+          = (stale.key_space_id, stale.tenant, stale.partition_key, stale.why)
+        AND stale.next_id IS NOT NULL
+     RETURNING hold.lane
+   ), ended AS (
+     DELETE FROM {schema}.key_holds AS hold
+      USING stale
+      WHERE (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
+          = (stale.key_space_id, stale.tenant, stale.partition_key, stale.why)
+        AND stale.next_id IS NULL
+     RETURNING hold.lane
+   )
+   SELECT lane FROM ended`,
+);
+
+/** The lanes in which a key flows again: what waits there may be below the floor. */
+export async function advanceHolds(
+  db: Queryable,
+  keySpaceId: number,
+  lanes: readonly number[],
+): Promise<number[]> {
+  const rows = await db.query<{ lane: number }>(ADVANCE, [keySpaceId, `{${lanes.join(",")}}`]);
+  return rows.map((row) => row.lane);
+}
+
+const NEXT_HOLD = statement(
+  "key_holds_next",
+  `SELECT count(*)::int AS holds,
+          extract(epoch FROM min(until) - NOW())::float8 AS due_in
+     FROM {schema}.key_holds
+    WHERE key_space_id = $1
+      AND lane = ANY ($2::text::int[])
+      AND until IS NOT NULL`,
+);
+
+/** Seconds until the first hold of these lanes is due; Infinity when none will be. */
+export async function nextHoldSeconds(
+  db: Queryable,
+  keySpaceId: number,
+  lanes: readonly number[],
+): Promise<number> {
+  const values = [keySpaceId, `{${lanes.join(",")}}`];
+  const [row] = await db.query<{ due_in: number | null }>(NEXT_HOLD, values);
+  return row?.due_in ?? Infinity;
+}
