@@ -50,6 +50,7 @@ const LOOK_MS = 100;
 /** Asking this many lanes blindly costs less than looking first. */
 const BLIND_LANES_MAX = 32;
 const RETRY_MS_MAX = 2_000;
+const UNTRUSTED_MS = 100;
 /** A claim is trusted a little shorter than it lasts: clocks drift. */
 const TRUST = 0.9;
 /** Numbers handed out since the last epoch that make another one worth a write. */
@@ -170,7 +171,8 @@ export class Claimer {
     await this.#undoDoubtful();
     this.#prefetch.measure(this.#executor.settledCount);
     if (this.#isOwnershipNews) await this.#readOwnership();
-    if (this.#want() <= 0 || !isTrusted()) return { restMs: pollMs };
+    if (!isTrusted()) return { restMs: UNTRUSTED_MS }; // Nobody rings when the heart beats again.
+    if (this.#want() <= 0) return { restMs: pollMs };
     const isNews = this.#isWorkNews;
     this.#isWorkNews = false;
     // Both are written without waiting for each other, unless they share limits.

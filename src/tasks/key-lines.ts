@@ -42,7 +42,13 @@ export class KeyLines {
     const line = this.#lines.get(key);
     if (line === undefined) return undefined;
     line.running -= 1;
-    const next = line.waiting.peek();
+    let next = line.waiting.peek();
+    // What was cancelled or lost while it waited is no longer there to run.
+    while (next !== undefined && next.state !== "claimed") {
+      line.waiting.shift();
+      this.#waiting -= 1;
+      next = line.waiting.peek();
+    }
     if (next !== undefined && line.running < keyConcurrency(next)) {
       line.waiting.shift();
       this.#waiting -= 1;

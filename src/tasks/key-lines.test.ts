@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import { Claim, ClaimedTask } from "./claimed-task.ts";
+import { KeyLines } from "./key-lines.ts";
+import { queue } from "./queue.ts";
+import { FIELD } from "./sql/claim.ts";
+
+const strict = queue("orders");
+const wide = queue("orders", { keyConcurrency: 2 });
+
+function task(id: number, definition = strict): ClaimedTask {
+  const row = [id, -1, id, 1, 1, "f", "orders", "", "default", "key", 5, "", 5, 0, 0, "", "", "1"];
+  const facts = { claimedAtMs: 0, trustedUntilMs: 1, isHeldHead: false };
+  const handler = definition.handle(() => undefined);
+  return new ClaimedTask(row.join(FIELD), () => handler, new Claim("claim"), facts);
+}
+
+describe("the line of a key", () => {
+  it("releases the next only when the one before has left", () => {
+    const lines = new KeyLines();
+    const [first, second] = [task(1), task(2)];
+    expect(lines.enter("key", first)).toBe(true);
+    expect(lines.enter("key", second)).toBe(false);
+    expect(lines.waiting).toBe(1);
+    expect(lines.leave("key")).toBe(second);
+    expect(lines.waiting).toBe(0);
+    expect(lines.leave("key")).toBeUndefined();
+  });
+
+  it("passes over one that was cancelled while it waited", () => {
+    const lines = new KeyLines();
+    const [first, second, third] = [task(1), task(2), task(3)];
+    for (const one of [first, second, third]) lines.enter("key", one);
+    second.state = "settled";
+    expect(lines.leave("key")).toBe(third);
+    expect(lines.leave("key")).toBeUndefined();
+    expect(lines.enter("key", task(4))).toBe(true);
+  });
+
+  it("lets as many run at once as the queue allows", () => {
+    const lines = new KeyLines();
+    expect(lines.enter("key", task(1, wide))).toBe(true);
+    expect(lines.enter("key", task(2, wide))).toBe(true);
+    expect(lines.enter("key", task(3, wide))).toBe(false);
+  });
+
+  it("gives back everything that waits when it is cut", () => {
+    const lines = new KeyLines();
+    const [first, second, third] = [task(1), task(2), task(3)];
+    for (const one of [first, second, third]) lines.enter("key", one);
+    expect(lines.cut("key")).toEqual([second, third]);
+    expect(lines.waiting).toBe(0);
+    expect(lines.leave("key")).toBeUndefined();
+  });
+
+  it("names the keys of which too many wait", () => {
+    const lines = new KeyLines();
+    for (const id of [1, 2, 3]) lines.enter("default\u0000key", task(id));
+    expect(lines.longLines(2)).toEqual(["key"]);
+    expect(lines.longLines(3)).toEqual([]);
+    expect(lines.counts()).toEqual([{ tenant: "default", key: "key", count: 3 }]);
+  });
+});
