@@ -85,6 +85,10 @@ BEGIN
     IF idempotency_key = '' OR octet_length(idempotency_key) > 1024 THEN
         RAISE EXCEPTION 'idempotency_key must have 1 to 1024 bytes' USING ERRCODE = '22023';
     END IF;
+    IF jsonb_typeof(options) <> 'object' OR options ? 'backoff' OR options ? 'timeoutSeconds' THEN
+        RAISE EXCEPTION 'options must be an object; backoff and timeout are set by the queue'
+            USING ERRCODE = '22023';
+    END IF;
     IF tenant IS NULL OR tenant = '' OR octet_length(tenant) > 200 OR tenant ~ '[\x1e\x1f]' THEN
         RAISE EXCEPTION 'tenant must have 1 to 200 bytes' USING ERRCODE = '22023';
     END IF;

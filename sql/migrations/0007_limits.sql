@@ -122,7 +122,8 @@ BEGIN
         PERFORM 1 FROM {schema}.limit_grants AS mine
           WHERE mine.queue = lost.queue AND mine.worker_id = lost.worker_id FOR UPDATE;
         CONTINUE WHEN EXISTS (
-            SELECT FROM {schema}.task_claims AS claim WHERE claim.worker_id = lost.worker_id);
+            SELECT FROM {schema}.task_claims AS claim
+             WHERE claim.worker_id = lost.worker_id AND claim.task_ids <> '{}');
         WITH gone AS (
             DELETE FROM {schema}.limit_grants AS mine
              WHERE mine.queue = lost.queue AND mine.worker_id = lost.worker_id

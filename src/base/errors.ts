@@ -60,7 +60,10 @@ export function messageOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === "") {
     return error.errors.map(messageOf).join("; ");
   }
-  if (error instanceof Error) return storable(error.message);
+  if (error instanceof Error) {
+    const message: unknown = error.message; // Somebody may have put anything there.
+    return storable(typeof message === "string" ? message : inspect(message));
+  }
   return storable(typeof error === "string" ? error : inspect(error));
 }
 
@@ -71,7 +74,12 @@ export function hasReserved(text: string): boolean {
   return RESERVED.some((character) => text.includes(character));
 }
 
+/** Half a character, such as an emoji that was cut in two, is no text to PostgreSQL. */
+export function wellFormed(text: string): string {
+  return text.replace(/\p{Surrogate}/gu, "\ufffd");
+}
+
 /** PostgreSQL cannot store a zero byte, and a SyntaxError quotes the payload that it is about. */
 export function storable(text: string): string {
-  return text.replaceAll("\u0000", "\\0");
+  return wellFormed(text.replaceAll("\u0000", "\\0"));
 }

@@ -43,6 +43,11 @@ export async function runLoop(
       restMs = onFailure(error, failures);
       isDeaf = true; // A failing turn keeps its backoff, whoever rings.
     }
+    if (restMs <= 0) {
+      // Not even a turn that asks for no rest may keep timers and sockets waiting.
+      await new Promise<void>((resolve) => setImmediate(resolve));
+      continue;
+    }
     await (isDeaf ? pause(restMs, clock, signal) : bell.waitAtMost(restMs, clock, signal));
   }
 }

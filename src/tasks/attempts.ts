@@ -45,9 +45,10 @@ export class Attempts {
 
   /** Without closures but the two of a promise: this runs for every task. */
   #call(task: ClaimedTask): void {
-    const cancelTimeout = this.#armTimeout(task);
+    let cancelTimeout: (() => void) | undefined;
     let returned: unknown;
     try {
+      cancelTimeout = this.#armTimeout(task);
       returned = task.handler.run(task, new RunningContext(task, this.#options.acts));
     } catch (error) {
       cancelTimeout?.();
@@ -126,5 +127,6 @@ export function abortTask(task: ClaimedTask, error: Error): void {
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && "then" in value;
+  if (typeof value !== "object" || value === null || !("then" in value)) return false;
+  return typeof value.then === "function";
 }

@@ -140,7 +140,8 @@ export class ClaimedTask implements Task {
     return this.renewedUntil ?? this.claim.until;
   }
   get options(): StoredOptions {
-    return this.#options === "" ? NO_OPTIONS : (JSON.parse(this.#options) as StoredOptions);
+    if (this.#options === "") return NO_OPTIONS;
+    return (JSON.parse(this.#options) as StoredOptions | null) ?? NO_OPTIONS;
   }
   get traceParent(): string | undefined {
     return this.options.traceParent;

@@ -51,6 +51,8 @@ const LOOK_MS = 100;
 const BLIND_LANES_MAX = 32;
 const RETRY_MS_MAX = 2_000;
 const UNTRUSTED_MS = 100;
+/** After a claim that relied on what was not so. */
+const DOUBT_MS = 20;
 /** A claim is trusted a little shorter than it lasts: clocks drift. */
 const TRUST = 0.9;
 /** Numbers handed out since the last epoch that make another one worth a write. */
@@ -79,6 +81,7 @@ export class Claimer {
   readonly #limiter: Limiter;
   #spaces = new Map<number, KeyClaimer>();
   #isOwnershipNews = true;
+  #isDoubted = false;
 
   constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
     this.#session = session;
@@ -150,6 +153,7 @@ export class Claimer {
     const { clock, logger } = this.#options;
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "could not claim tasks");
+      this.#isWorkNews = true; // Whatever came while this failed was not looked at.
       return exponentialMs(failures, 50, RETRY_MS_MAX);
     };
     await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
@@ -170,7 +174,13 @@ export class Claimer {
     const { pollMs, isTrusted } = this.#options;
     await this.#undoDoubtful();
     this.#prefetch.measure(this.#executor.settledCount);
-    if (this.#isOwnershipNews) await this.#readOwnership();
+    if (this.#isOwnershipNews) {
+      this.#isOwnershipNews = false;
+      await this.#readOwnership().catch((error: unknown) => {
+        this.#isOwnershipNews = true;
+        throw error;
+      });
+    }
     if (!isTrusted()) return { restMs: UNTRUSTED_MS }; // Nobody rings when the heart beats again.
     if (this.#want() <= 0) return { restMs: pollMs };
     const isNews = this.#isWorkNews;
@@ -183,6 +193,10 @@ export class Claimer {
     const taken = some + others;
     if (taken > 0 || this.#choose().length > 0) return "again";
     await this.#limiter.trim();
+    if (this.#isDoubted) {
+      this.#isDoubted = false;
+      return { restMs: DOUBT_MS };
+    }
     const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
     return { restMs: Math.min(pollMs, this.#limiter.restMs, ...keyRestMs) };
   }
@@ -216,7 +230,6 @@ export class Claimer {
   }
 
   async #readOwnership(): Promise<void> {
-    this.#isOwnershipNews = false;
     if (this.#spaces.size === 0) return;
     const owned = await readOwnedBuckets(this.#session, this.#options.workerId);
     for (const [id, space] of this.#spaces) {
@@ -270,15 +283,16 @@ export class Claimer {
     if (tasks.length === 0 && this.#limiter.proofs().length > 0) {
       // Either nothing is there, which a look tells, or what the claim relied on was not so.
       this.#limiter.doubt();
+      this.#isDoubted = true;
       this.#lookedAtMs = -Infinity;
       await this.#chargeLimits(byLane);
       return 0;
     }
     for (const task of tasks) this.#lanes.passed(task.lane, task.claimOrder);
-    await this.#chargeLimits(byLane);
     for (const { lane, take } of lanes) {
       if ((byLane.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
     }
+    await this.#chargeLimits(byLane);
     return tasks.length;
   }
 
@@ -294,6 +308,7 @@ export class Claimer {
   ): Promise<{ tasks: readonly ClaimedTask[]; byLane: ReadonlyMap<number, number> }> {
     const { clock, leaseSeconds, metrics } = this.#options;
     const claim = new Claim(uuidv4());
+    const cuts = this.#executor.recordCuts();
     const claimedAtMs = clock.now();
     let claimed: ClaimedRows;
     try {
@@ -301,6 +316,8 @@ export class Claimer {
     } catch (error) {
       this.#doubtfulClaims.push(claim.id); // It may have been committed all the same.
       throw error;
+    } finally {
+      this.#executor.stopRecording(cuts);
     }
     const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
     const facts = { claimedAtMs, trustedUntilMs, isHeldHead };
@@ -315,7 +332,8 @@ export class Claimer {
     claim.open = tasks.length;
     claim.until = claimed.until;
     metrics.claims.add(tasks.length);
-    this.#executor.accept(tasks.sort((a, b) => a.claimOrder - b.claimOrder));
+    const inOrder = tasks.sort((a, b) => a.claimOrder - b.claimOrder);
+    this.#executor.accept(inOrder, cuts);
     return { tasks, byLane };
   }
 

@@ -16,6 +16,8 @@ export interface ExecutorOptions {
   readonly handlers: readonly TaskHandler[];
   readonly concurrency: number;
   readonly agingSeconds: number;
+  /** How long a lost task may still count as running in the database. */
+  readonly lostMs: number;
   readonly clock: Clock;
   readonly random: () => number;
   readonly metrics: TaskMetrics;
@@ -58,6 +60,7 @@ export class Executor {
   #isStarting = false;
   #isStopping = false;
   readonly #probation = new Set<ClaimedTask>();
+  readonly #recorders = new Set<Set<string>>();
   #onIdle: (() => void)[] = [];
 
   constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
@@ -141,9 +144,29 @@ export class Executor {
     else this.#probation.delete(task);
   }
 
-  /** Tasks of one key must come in order. */
-  accept(tasks: readonly ClaimedTask[]): void {
+  /**
+   * Keys that are cut from now on. A claim that is on its way may bring tasks that were behind a
+   * head which comes back meanwhile: those must not run before it.
+   */
+  recordCuts(): Set<string> {
+    const cuts = new Set<string>();
+    this.#recorders.add(cuts);
+    return cuts;
+  }
+
+  stopRecording(cuts: Set<string>): void {
+    this.#recorders.delete(cuts);
+  }
+
+  /** Tasks of one key must come in order. Those of a key in `cuts` go back unless they lead it. */
+  accept(tasks: readonly ClaimedTask[], cuts?: ReadonlySet<string>): void {
     for (const task of tasks) {
+      const isCut = cuts !== undefined && cuts.size > 0 && cuts.has(task.key ?? "");
+      if (isCut && !task.isHeldHead) {
+        this.#hold(task, 1);
+        this.giveBack([task]);
+        continue;
+      }
       this.#hold(task, 1);
       if (task.key === undefined || this.#keys.enter(task.key, task)) this.#enqueue(task);
     }
@@ -160,6 +183,14 @@ export class Executor {
   #startMore(): void {
     if (this.#isStarting) return; // A handler that ends at once comes back here.
     this.#isStarting = true;
+    try {
+      this.#startAll();
+    } finally {
+      this.#isStarting = false;
+    }
+  }
+
+  #startAll(): void {
     while (this.#active < this.#options.concurrency && this.#ready > 0 && !this.#isStopping) {
       const line = this.#nextLine();
       const task = line?.ready.shift();
@@ -168,7 +199,6 @@ export class Executor {
       if (task.state !== "claimed") continue; // It was given back or lost while it waited.
       this.#start(task, line);
     }
-    this.#isStarting = false;
   }
 
   /** Whose head ranks highest, by priority and by how long it waits here. */
@@ -234,7 +264,8 @@ export class Executor {
     const isParked = settlement.kind === "bury" && settlement.row.park;
     const isOver = settlement.kind !== "put-back" && !isParked;
     // A new hold, or one that leads on: the claimer is to look when it is due.
-    if (task.isHeldHead || (task.key !== undefined && !isOver)) this.#options.onHeadEnded(task);
+    const isLeading = task.isHeldHead || !accepted || !isOver;
+    if (task.key !== undefined && isLeading) this.#options.onHeadEnded(task);
     if (task.key !== undefined) this.#leaveKey(task, task.key, accepted && isOver);
   }
 
@@ -252,7 +283,12 @@ export class Executor {
     return settleCancelled(task);
   }
 
+  #recordCut(key: string): void {
+    for (const cuts of this.#recorders) cuts.add(key);
+  }
+
   #leaveKey(task: ClaimedTask, key: string, isOver: boolean): void {
+    if (!isOver) this.#recordCut(key);
     if (!task.holdsKey) return; // It waited behind another one.
     // A head that comes back, or that is somebody else's now, runs before those behind it.
     if (!isOver) this.giveBack(this.#keys.cut(key));
@@ -291,8 +327,16 @@ export class Executor {
     this.#options.metrics.leaseLosses.add(1, { queue: task.queue });
     abortTask(task, error);
     // The database still has it as ours, and only the ledger leads the reaper there: the claim must
-    // not end. Until it is reaped, nothing behind it in its lane may be claimed.
+    // not end. Until it is reaped it counts against limits, and nothing behind it in its lane may
+    // be claimed.
     this.#drop(task);
+    const line = this.#lines.get(task.queue);
+    if (line !== undefined) {
+      line.held += 1;
+      this.#options.clock.after(this.#options.lostMs, () => {
+        line.held -= 1;
+      });
+    }
     if (task.key === undefined) return;
     this.#options.onKeyedLost(task);
     this.#leaveKey(task, task.key, false);
@@ -308,7 +352,10 @@ export class Executor {
 
   /** Keys that must not flow: what of them has not started goes back. */
   stopKeys(keys: ReadonlySet<string>): void {
-    for (const key of keys) this.giveBack(this.#keys.cut(key));
+    for (const key of keys) {
+      this.#recordCut(key);
+      this.giveBack(this.#keys.cut(key));
+    }
     this.giveBack([...this.#held].filter((task) => task.key !== undefined && keys.has(task.key)));
   }
 

@@ -194,8 +194,10 @@ export class KeyClaimer {
       const known = this.#lanes.get(lane);
       // A floor that was lowered meanwhile, for a key that flows again, must stay low.
       if (known === undefined || known.floor !== floors.get(lane)) continue;
-      known.floor = Math.max(known.floor, Math.min(this.#settling.settled, (head ?? Infinity) - 1));
-      known.isEmpty = head === null;
+      // Not past a held task: its key may flow again before we hear of it, and it comes first.
+      const before = (head.order ?? Infinity) - 1;
+      known.floor = Math.max(known.floor, Math.min(this.#settling.settled, before));
+      known.isEmpty = !head.isFree;
     }
   }
 
@@ -270,7 +272,9 @@ export class KeyClaimer {
 
   /** Claims the heads of held keys whose time has come, and lets keys flow that may. */
   async claimHeads(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
-    if (want <= 0 || !this.#isHoldDue) return 0;
+    if (!this.#isHoldDue) return 0;
+    this.#nextHoldAtMs = this.#clock.now() + HOLD_RETRY_MS;
+    if (want <= 0) return 0;
     const lanes = [...this.#lanes.keys()];
     const { id } = this.#space;
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);

@@ -55,6 +55,7 @@ export class KeyRates {
 
   /** Milliseconds until some key that has none left may start again. */
   nextMs(): number {
+    this.spent(); // Forgets what no longer counts.
     const now = this.#clock.now();
     const waits = this.fresh() > 0 ? [] : [this.#sinceMs + this.#periodMs - now];
     for (const { atMs } of this.#starts.values()) {

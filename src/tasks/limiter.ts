@@ -32,7 +32,6 @@ const IDLE_MS = 200;
 const RETRY_MS = 100;
 /** A claim may come so many slices after its starts were counted; the window is longer by them. */
 const SLICES_LATE = 10;
-const DOUBT_MS = 20;
 
 /**
  * This worker's share of the limits of its queues. Slots are held over many claims, so a limit that
@@ -173,7 +172,6 @@ export class Limiter {
       ...(share.retryAtMs > now ? [share.retryAtMs - now] : []),
       ...(share.slots > this.#options.held(queue) ? [share.usedAtMs + IDLE_MS - now] : []),
     ]);
-    if (this.#shares.size > 0 && this.#incarnation === -1) waits.push(DOUBT_MS);
     return Math.max(1, Math.min(Infinity, ...waits));
   }
 

@@ -116,9 +116,14 @@ export class Renewer implements Service {
       }
       const { until, cancelReason } = renewal;
       if (cancelReason !== null) this.#executor.cancel(task, new TaskCancelledError(cancelReason));
+      if (until === null) {
+        // Its own transaction has it locked: nobody takes it, and it is asked for again at once.
+        task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + 3 * this.#turnMs());
+        continue;
+      }
       task.renewedAtMs = sentAtMs;
       task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
-      if (until !== null) task.renewedUntil = until;
+      task.renewedUntil = until;
     }
     metrics.renewals.add(renewals.size);
   }

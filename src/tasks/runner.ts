@@ -44,6 +44,8 @@ export interface TaskRunnerOptions {
 
 /** How long aborted handlers may take to notice before their tasks are given back around them. */
 const ABORT_GRACE_MS = 1_000;
+const ANSWER_MS = 5_000;
+const LOST_MARGIN_MS = 3_000;
 
 /**
  * The task side of a worker: claims, runs, writes how it ended, keeps the leases.
@@ -89,6 +91,7 @@ export class TaskRunner implements Service {
       handlers,
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
+      lostMs: options.leaseSeconds * 1000 + LOST_MARGIN_MS,
       clock,
       random: options.random,
       metrics,
@@ -177,7 +180,8 @@ export class TaskRunner implements Service {
       this.#executor.abortAll();
       await withinMs(idle, ABORT_GRACE_MS, clock);
     }
-    await this.finisher.empty();
+    // When the database is gone there is nobody to answer: the leases run out.
+    await withinMs(this.finisher.empty(), drainMs + ANSWER_MS, clock);
   }
 }
 

@@ -1,5 +1,5 @@
 import { type BackoffPolicy, retryDelaySeconds } from "../base/backoff.ts";
-import { InvalidInputError, messageOf, storable } from "../base/errors.ts";
+import { InvalidInputError, messageOf, storable, wellFormed } from "../base/errors.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Outcome } from "./outcome.ts";
 import type { Burial, Settlement } from "./sql/finish.ts";
@@ -57,7 +57,8 @@ export function settleError(
   kind: "failed" | "timeout",
   random: () => number,
 ): Settlement {
-  const stack = error instanceof Error && error.stack ? { stack: error.stack } : {};
+  const stack =
+    error instanceof Error && typeof error.stack === "string" ? { stack: error.stack } : {};
   return retryOrBury(
     task,
     { outcome: kind, reason: messageOf(error) || "no message", ...stack },
@@ -127,8 +128,12 @@ function setback<Kind extends string>(
     generation: task.generation,
     claim_id: task.claim.id,
     outcome,
-    ...(reason === undefined ? {} : { reason: storable(reason).slice(0, REASON_CHARS_MAX) }),
-    ...(stack === undefined ? {} : { stack: storable(stack).slice(0, STACK_CHARS_MAX) }),
+    ...(reason === undefined
+      ? {}
+      : { reason: wellFormed(storable(reason).slice(0, REASON_CHARS_MAX)) }),
+    ...(stack === undefined
+      ? {}
+      : { stack: wellFormed(storable(stack).slice(0, STACK_CHARS_MAX)) }),
   };
 }
 

@@ -1,28 +1,44 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
-// When the task that a hold names is gone, the next of the key that is on probation takes its
-// place; when there is none the key flows again. A pause that has run out ends here, too.
+// A hold names the first task of its key. When that is gone, and another one is on probation, or
+// when one is before it, the hold names the first that there is now; when no reason is left the key
+// flows again. A pause that has run out ends here, too.
 const ADVANCE = statement(
   "key_holds_advance",
-  `WITH stale AS MATERIALIZED (
-     SELECT hold.key_space_id, hold.tenant, hold.partition_key, hold.lane, hold.why,
+  `WITH head AS MATERIALIZED (
+     SELECT hold.key_space_id, hold.tenant, hold.partition_key, hold.lane, hold.why, hold.until,
+            hold.task_id,
             (SELECT task.id
                FROM {schema}.tasks AS task
               WHERE task.lane = hold.lane
                 AND task.claim_order > 0
                 AND task.tenant = hold.tenant
                 AND task.partition_key = hold.partition_key
-                AND task.on_probation
-                AND hold.why <> 'paused'
               ORDER BY task.claim_order
-              LIMIT 1) AS next_id
+              LIMIT 1) AS first_id,
+            EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id) AS is_there,
+            EXISTS (SELECT FROM {schema}.tasks AS task
+                     WHERE task.lane = hold.lane
+                       AND task.claim_order > 0
+                       AND task.tenant = hold.tenant
+                       AND task.partition_key = hold.partition_key
+                       AND task.on_probation) AS has_probation
        FROM {schema}.key_holds AS hold
       WHERE hold.key_space_id = $1
         AND hold.lane = ANY ($2::text::int[])
-        AND ((hold.why IN ('retry', 'probation')
-              AND NOT EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id))
-             OR (hold.why = 'paused' AND hold.until <= NOW()))
+        AND hold.why IN ('retry', 'probation', 'paused')
+   ), stale AS MATERIALIZED (
+     SELECT head.key_space_id, head.tenant, head.partition_key, head.lane, head.why,
+            CASE WHEN head.why <> 'paused' AND (head.is_there OR head.has_probation)
+                 THEN head.first_id END AS next_id
+       FROM head
+       JOIN {schema}.key_holds AS hold
+         ON (hold.key_space_id, hold.tenant, hold.partition_key, hold.why)
+          = (head.key_space_id, head.tenant, head.partition_key, head.why)
+      WHERE hold.task_id IS NOT DISTINCT FROM head.task_id
+        AND ((head.why = 'paused' AND head.until <= NOW())
+             OR (head.why <> 'paused' AND head.first_id IS DISTINCT FROM head.task_id))
         FOR UPDATE OF hold SKIP LOCKED
    ), moved AS (
      UPDATE {schema}.key_holds AS hold

@@ -77,7 +77,7 @@ export async function hasKeyedTasks(db: Queryable, keySpaceId: number): Promise<
 
 const LOOK = statement(
   "key_lanes_look",
-  `SELECT line.lane, head.claim_order,
+  `SELECT line.lane, first.claim_order, free.found,
           pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running
      FROM unnest($2::text::int[], $3::text::bigint[]) AS line(lane, floor)
      LEFT JOIN LATERAL (
@@ -86,6 +86,15 @@ const LOOK = statement(
         WHERE ready.lane = line.lane
           AND ready.claim_order > line.floor
           AND ready.state = 'pending'
+        ORDER BY ready.claim_order
+        LIMIT 1
+     ) AS first ON TRUE
+     LEFT JOIN LATERAL (
+       SELECT TRUE AS found
+         FROM {schema}.tasks AS ready
+        WHERE ready.lane = line.lane
+          AND ready.claim_order >= first.claim_order
+          AND ready.state = 'pending'
           AND NOT EXISTS (
             SELECT FROM {schema}.key_holds AS hold
              WHERE hold.key_space_id = $1
@@ -93,12 +102,12 @@ const LOOK = statement(
                AND hold.partition_key = ready.partition_key)
         ORDER BY ready.claim_order
         LIMIT 1
-     ) AS head ON TRUE`,
+     ) AS free ON TRUE`,
 );
 
 export interface KeyLook {
-  /** The first pending task of each lane whose key is not held; null when there is none. */
-  readonly heads: ReadonlyMap<number, number | null>;
+  /** By lane: the first pending task, held or not, and whether any is not held. */
+  readonly heads: ReadonlyMap<number, { readonly order: number | null; readonly isFree: boolean }>;
   readonly oldestRunning: bigint;
 }
 
@@ -110,6 +119,7 @@ export async function lookAtKeyLanes(
   const rows = await db.query<{
     lane: number;
     claim_order: string | null;
+    found: boolean | null;
     oldest_running: string;
   }>(LOOK, [
     keySpaceId,
@@ -118,7 +128,13 @@ export async function lookAtKeyLanes(
   ]);
   return {
     heads: new Map(
-      rows.map((row) => [row.lane, row.claim_order === null ? null : Number(row.claim_order)]),
+      rows.map((row) => [
+        row.lane,
+        {
+          order: row.claim_order === null ? null : Number(row.claim_order),
+          isFree: row.found === true,
+        },
+      ]),
     ),
     oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
   };
@@ -285,31 +301,42 @@ export async function claimKeyedTasks(
   return unpack(rows);
 }
 
-// A held key is driven by its hold: only the task that it names is claimed, alone of its key. At
-// most one task on probation, so that the one that takes its worker along is known.
+// A held key is driven by its holds: only the task that they name is claimed, alone of its key, and
+// only when no task of the key is before it. At most one task on probation, so that the one that
+// takes its worker along is known.
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
-  `WITH ${owner("$9", "$10", "$11")}, due AS MATERIALIZED (
-     SELECT DISTINCT ON (task.id) task.id, task.lane, task.on_probation, hold.until
+  `WITH ${owner("$9", "$10", "$11")}, first AS MATERIALIZED (
+     SELECT DISTINCT ON (hold.tenant, hold.partition_key)
+            task.id, task.lane, task.claim_order, task.state, task.run_at, task.on_probation,
+            task.queue, hold.tenant, hold.partition_key, hold.until
        FROM owner
       CROSS JOIN {schema}.key_holds AS hold
        JOIN {schema}.tasks AS task ON task.id = hold.task_id
-       JOIN queue ON queue.name = task.queue
       WHERE hold.key_space_id = $4
         AND hold.lane = ANY ($6::text::int[])
         AND hold.why IN ('retry', 'probation')
-        AND hold.until <= NOW()
-        AND task.state = 'pending'
-        AND task.run_at <= NOW()
+        AND ${LOSABLE}
+      ORDER BY hold.tenant, hold.partition_key, task.claim_order
+   ), due AS MATERIALIZED (
+     SELECT first.id, first.lane, first.on_probation, first.until
+       FROM first
+       JOIN queue ON queue.name = first.queue
+      WHERE first.state = 'pending'
+        AND first.run_at <= NOW()
         AND queue.paused_at IS NULL
         AND NOT EXISTS (
               SELECT FROM {schema}.key_holds AS other
-               WHERE other.key_space_id = hold.key_space_id
-                 AND other.tenant = hold.tenant
-                 AND other.partition_key = hold.partition_key
+               WHERE other.key_space_id = $4
+                 AND other.tenant = first.tenant
+                 AND other.partition_key = first.partition_key
                  AND (other.until IS NULL OR other.until > NOW()))
-        AND ${LOSABLE}
-      ORDER BY task.id
+        AND NOT EXISTS (
+              SELECT FROM {schema}.tasks AS before
+               WHERE before.lane = first.lane
+                 AND before.claim_order < first.claim_order
+                 AND before.tenant = first.tenant
+                 AND before.partition_key = first.partition_key)
    ), picked AS MATERIALIZED (
      SELECT array_agg(one.id) AS ids, array_agg(one.lane) AS lanes
        FROM (SELECT id, lane

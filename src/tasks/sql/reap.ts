@@ -58,7 +58,8 @@ export async function lockLostTasks(
   return await tx.query<LostTask>(LOST, [`{${claimIds.join(",")}}`]);
 }
 
-// A lost task comes back to be claimed alone. An unkeyed one goes to the probation lane of its
+// A lost task comes back to be claimed alone. Leases of one key may end in any order, because some
+// were renewed: the hold names the first of the tasks, not the first that was lost. An unkeyed one goes to the probation lane of its
 // queue, a keyed one keeps its order and a hold keeps those of its key behind it.
 const PROBATION = statement(
   "tasks_on_probation",
@@ -97,7 +98,12 @@ const PROBATION = statement(
      FROM lost
     WHERE partition_key IS NOT NULL
     ORDER BY lane, tenant, partition_key, claim_order
-       ON CONFLICT (key_space_id, tenant, partition_key, why) DO NOTHING`,
+       ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
+      SET task_id = COALESCE((SELECT task.id
+                                FROM {schema}.tasks AS task
+                               WHERE task.id IN (hold.task_id, excluded.task_id)
+                               ORDER BY task.claim_order
+                               LIMIT 1), excluded.task_id)`,
 );
 
 /** The rows were locked by {@link lockLostTasks} in this transaction. */
