@@ -58,9 +58,10 @@ export async function lockLostTasks(
   return await tx.query<LostTask>(LOST, [`{${claimIds.join(",")}}`]);
 }
 
-// A lost task comes back to be claimed alone. Leases of one key may end in any order, because some
-// were renewed: the hold names the first of the tasks, not the first that was lost. An unkeyed one goes to the probation lane of its
-// queue, a keyed one keeps its order and a hold keeps those of its key behind it.
+// A lost task comes back to be claimed alone. An unkeyed one goes to the probation lane of its
+// queue, a keyed one keeps its order and a hold keeps those of its key behind it. Leases of one key
+// may end in any order, because some were renewed: the hold names the first of the tasks, not the
+// first that was lost.
 const PROBATION = statement(
   "tasks_on_probation",
   `WITH lost AS MATERIALIZED (
