@@ -15,6 +15,7 @@ const order = { type: "Order", id: "1" };
 
 const overNodePostgres = (url: string) => {
   const pool = new pg.Pool({ connectionString: url, max: 2 });
+  pool.on("error", () => {}); // The database is dropped under a connection that is being closed.
   onCleanup(() => pool.end());
   return nodePostgres.drizzle(pool, { schema });
 };

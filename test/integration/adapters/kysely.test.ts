@@ -21,6 +21,7 @@ interface Tables {
 
 const connect = (url: string, plugins: KyselyPlugin[] = []): Kysely<Tables> => {
   const pool = new pg.Pool({ connectionString: url, max: 2 });
+  pool.on("error", () => {}); // The database is dropped under a connection that is being closed.
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins });
   onCleanup(() => db.destroy());
   return db;
