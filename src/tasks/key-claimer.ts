@@ -143,7 +143,9 @@ export class KeyClaimer {
   get restMs(): number {
     const now = this.#clock.now();
     const opening = this.#unopened.length > 0 ? this.#openAgainAtMs - now : Infinity;
-    const rate = this.#rates?.nextMs() ?? Infinity;
+    // What a rate refused a moment ago it may allow by now, and then nobody says so.
+    const isRefused = this.#rates !== undefined && this.#busyLanes().length > 0;
+    const rate = Math.min(isRefused ? RATE_RETRY_MS : Infinity, this.#rates?.nextMs() ?? Infinity);
     return Math.max(0, Math.min(opening, this.#nextHoldAtMs - now, rate));
   }
 
@@ -324,6 +326,7 @@ export class KeyClaimer {
 }
 
 const HOLD_RETRY_MS = 100;
+const RATE_RETRY_MS = 100;
 
 export interface ClaimFacts {
   readonly workerId: string;
