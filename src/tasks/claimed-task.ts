@@ -1,6 +1,5 @@
-import pg from "pg";
+import { ClaimedRow, type LaneOwner } from "./claimed-row.ts";
 import type { TaskHandler } from "./queue.ts";
-import { FIELD } from "./sql/claim.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { keyId, type LeaseToken, type Task } from "./task.ts";
 
@@ -27,7 +26,6 @@ export interface StoredOptions {
 }
 
 const NO_OPTIONS: StoredOptions = Object.freeze({});
-const toBytes = pg.types.getTypeParser(pg.types.builtins.BYTEA);
 
 /**
  * A task that this worker holds: claimed → started → ended (what its handler said is known) →
@@ -38,12 +36,15 @@ export class ClaimedTask implements Task {
   readonly id: string;
   readonly lane: number;
   readonly claimOrder: number;
-  readonly queue: string;
   readonly attempt: number;
   readonly generation: number;
+  readonly queue: string;
+  readonly tenant: string;
+  readonly priority: number;
+  readonly isOnProbation: boolean;
+  readonly partitionKey: string | undefined;
   readonly claim: Claim;
   readonly handler: TaskHandler;
-  readonly isOnProbation: boolean;
   /** Claimed alone, as the head of a key that is held back. */
   readonly isHeldHead: boolean;
   /** Until then nobody else may take it, on the worker's clock. */
@@ -64,36 +65,33 @@ export class ClaimedTask implements Task {
   isDoubtful = false;
   /** Released to run: those of its key behind it wait for its end. */
   holdsKey = false;
-  readonly #row: string;
-  readonly #options: string;
-  readonly #restAt: number;
-  #rest: readonly string[] | undefined;
+  readonly #row: ClaimedRow;
   #payload: unknown;
   #isParsed = false;
 
-  constructor(row: string, find: FindHandler, claim: Claim, more: ClaimFacts) {
+  constructor(text: string, sources: TaskSources, claim: Claim, more: ClaimFacts) {
+    const row = new ClaimedRow(text);
     this.#row = row;
     this.claim = claim;
-    const reader = new FieldReader(row);
-    this.id = reader.next();
-    this.lane = Number(reader.next());
-    this.claimOrder = Number(reader.next());
-    this.attempt = Number(reader.next());
-    this.generation = Number(reader.next());
-    this.isOnProbation = reader.next() === "t";
-    this.queue = reader.next();
-    this.#options = reader.next();
-    this.#restAt = reader.at;
-    this.handler = find(this.queue);
+    this.id = row.id;
+    this.lane = row.lane;
+    this.claimOrder = row.claimOrder;
+    this.attempt = row.attempt;
+    this.generation = row.generation;
+    const lane = sources.laneOf(row.lane);
+    const isPlain = lane !== undefined && lane.priority >= 0;
+    const own = isPlain ? undefined : row.owner;
+    const owner = isPlain ? lane : own;
+    if (owner === undefined) throw new Error(`claimed a task of lane ${row.lane}`);
+    this.queue = owner.queue;
+    this.tenant = owner.tenant;
+    this.priority = owner.priority;
+    this.isOnProbation = !isPlain && row.rare?.isOnProbation === true;
+    this.partitionKey = own?.partitionKey;
+    this.handler = sources.handlerOf(owner.queue);
     this.isHeldHead = more.isHeldHead;
     this.trustedUntilMs = more.trustedUntilMs;
     this.renewedAtMs = more.claimedAtMs;
-  }
-
-  /** What few handlers ask for: split when the first of it is asked for. */
-  #field(place: number): string | undefined {
-    this.#rest ??= this.#row.slice(this.#restAt).split(FIELD);
-    return this.#rest[place] || undefined;
   }
 
   /** For the statements that complete tasks, which take them as they are. */
@@ -103,45 +101,37 @@ export class ClaimedTask implements Task {
   get result(): string {
     return this.settlement?.kind === "complete" ? this.settlement.result : "";
   }
-  get tenant(): string {
-    return this.#field(0) ?? "";
-  }
-  get partitionKey(): string | undefined {
-    return this.lane < 0 ? this.#field(1) : undefined;
-  }
   /** Tells keys of different tenants apart. Undefined for an unkeyed task. */
   get key(): string | undefined {
     const { partitionKey } = this;
     return partitionKey === undefined ? undefined : keyId(this.tenant, partitionKey);
   }
-  get priority(): number {
-    return Number(this.#field(2));
-  }
   get kind(): string | undefined {
-    return this.#field(3);
+    return this.#row.rare?.kind;
   }
   get maxAttempts(): number {
-    return Number(this.#field(4));
+    return this.#row.maxAttempts;
   }
   get createdAt(): Date {
-    return new Date(Number(this.#field(5)) * 1000);
+    const { rare, runAtMs } = this.#row;
+    return new Date(rare?.createdAtMs ?? runAtMs);
   }
   get runAt(): Date {
-    return new Date(Number(this.#field(6)) * 1000);
+    return new Date(this.#row.runAtMs);
   }
   get contentType(): string {
-    return this.#field(7) ?? "application/json";
+    return this.#row.rare?.contentType ?? "application/json";
   }
   get bytes(): Buffer | undefined {
-    const hex = this.#field(8);
-    return hex === undefined ? undefined : (toBytes(hex) as Buffer);
+    return this.#row.rare?.bytes;
   }
   get leaseUntil(): Date {
     return this.renewedUntil ?? this.claim.until;
   }
   get options(): StoredOptions {
-    if (this.#options === "") return NO_OPTIONS;
-    return (JSON.parse(this.#options) as StoredOptions | null) ?? NO_OPTIONS;
+    const text = this.#row.rare?.options;
+    if (text === undefined) return NO_OPTIONS;
+    return (JSON.parse(text) as StoredOptions | null) ?? NO_OPTIONS;
   }
   get traceParent(): string | undefined {
     return this.options.traceParent;
@@ -155,8 +145,8 @@ export class ClaimedTask implements Task {
 
   get payload(): unknown {
     if (!this.#isParsed) {
-      const text = this.#field(9);
-      this.#payload = text === undefined ? this.bytes : JSON.parse(text);
+      const text = this.#row.payload;
+      this.#payload = text === "" ? this.bytes : JSON.parse(text);
       this.#isParsed = true;
     }
     return this.#payload;
@@ -169,23 +159,11 @@ export class ClaimedTask implements Task {
   }
 }
 
-export type FindHandler = (queue: string) => TaskHandler;
-
-/** The first fields of a row, one after another. */
-class FieldReader {
-  readonly #row: string;
-  at = 0;
-
-  constructor(row: string) {
-    this.#row = row;
-  }
-
-  next(): string {
-    const end = this.#row.indexOf(FIELD, this.at);
-    const field = this.#row.slice(this.at, end);
-    this.at = end + 1;
-    return field;
-  }
+/** Where tasks come from: most rows do not say what their lane does. */
+export interface TaskSources {
+  /** Undefined for the lanes of keyed tasks. */
+  laneOf(lane: number): LaneOwner | undefined;
+  handlerOf(queue: string): TaskHandler;
 }
 
 export interface ClaimFacts {

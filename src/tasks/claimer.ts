@@ -5,7 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import { uuidv4 } from "../base/uuid.ts";
-import { Claim, ClaimedTask, type FindHandler } from "./claimed-task.ts";
+import { Claim, ClaimedTask, type TaskSources } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
 import { LaneBook } from "./lanes.ts";
@@ -324,7 +324,7 @@ export class Claimer {
     const byLane = new Map<number, number>();
     const tasks: ClaimedTask[] = [];
     for (const row of claimed.rows) {
-      const task = new ClaimedTask(row, this.#findHandler, claim, facts);
+      const task = new ClaimedTask(row, this.#sources, claim, facts);
       byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
       if (task.claimOrder > this.#newestOrder) this.#newestOrder = task.claimOrder;
       tasks.push(task);
@@ -337,10 +337,13 @@ export class Claimer {
     return { tasks, byLane };
   }
 
-  readonly #findHandler: FindHandler = (queue) => {
-    const handler = this.#executor.handlerOf(queue);
-    if (handler === undefined) throw new Error(`claimed a task of queue ${queue}`);
-    return handler;
+  readonly #sources: TaskSources = {
+    laneOf: (lane) => this.#lanes.ownerOf(lane),
+    handlerOf: (queue) => {
+      const handler = this.#executor.handlerOf(queue);
+      if (handler === undefined) throw new Error(`claimed a task of queue ${queue}`);
+      return handler;
+    },
   };
 
   /** Where each lane begins. Also the moment at which an epoch may have closed. */

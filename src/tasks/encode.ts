@@ -131,15 +131,11 @@ export class TaskEncoder {
       : toJson(task.payload);
     if (isBytes) this.#checkBytes(task.payload.byteLength);
     else this.#checkText(payload);
-    const encoded = {
-      payload,
-      key,
-      bucket: key === "" ? undefined : bucketOf(key),
-      idempotency: this.#idempotency(task),
-    };
+    const bucket = key === "" ? undefined : bucketOf(key);
+    const idempotency = this.#idempotency(task);
     const shape = this.#shape(task, isBytes, key !== "");
-    if (!(shape instanceof Promise)) return { ...encoded, shape };
-    return shape.then((found) => ({ ...encoded, shape: found }));
+    if (!(shape instanceof Promise)) return { payload, key, bucket, idempotency, shape };
+    return shape.then((found) => ({ payload, key, bucket, idempotency, shape: found }));
   }
 
   #checkText(payload: string): void {

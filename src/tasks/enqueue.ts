@@ -89,19 +89,21 @@ async function insertAll(
   ids: readonly string[] = [],
 ): Promise<string[]> {
   const shapes = new Map<EncodedTask["shape"], TaskShape>();
+  const numbers = tasks.map(({ shape }) => {
+    let numbered = shapes.get(shape);
+    if (numbered === undefined) {
+      numbered = { ...shape, shape: shapes.size + 1, count: 0 };
+      shapes.set(shape, numbered);
+    }
+    numbered.count += 1;
+    return numbered.shape;
+  });
+  const isKeyed = tasks.some((task) => task.key !== "");
   const rows = {
     payloads: tasks.map((task) => task.payload),
-    keys: tasks.map((task) => task.key),
-    buckets: tasks.map((task) => task.bucket ?? ("NULL" as const)),
-    shapes: tasks.map(({ shape }) => {
-      let numbered = shapes.get(shape);
-      if (numbered === undefined) {
-        numbered = { ...shape, shape: shapes.size + 1, count: 0 };
-        shapes.set(shape, numbered);
-      }
-      numbered.count += 1;
-      return numbered.shape;
-    }),
+    keys: isKeyed ? tasks.map((task) => task.key) : [],
+    buckets: isKeyed ? tasks.map((task) => task.bucket ?? ("NULL" as const)) : [],
+    shapes: shapes.size === 1 ? [] : numbers,
     ids,
   };
   return await insertTasks(db, rows, [...shapes.values()]);

@@ -8,10 +8,11 @@ const strict = queue("orders");
 const wide = queue("orders", { keyConcurrency: 2 });
 
 function task(id: number, definition = strict): ClaimedTask {
-  const row = [id, -1, id, 1, 1, "f", "orders", "", "default", "key", 5, "", 5, 0, 0, "", "", "1"];
+  const row = [id, -1, "", 1, "", 5, 0, "orders", "default", 5, "key", "1"];
   const facts = { claimedAtMs: 0, trustedUntilMs: 1, isHeldHead: false };
   const handler = definition.handle(() => undefined);
-  return new ClaimedTask(row.join(FIELD), () => handler, new Claim("claim"), facts);
+  const sources = { laneOf: () => undefined, handlerOf: () => handler };
+  return new ClaimedTask(row.join(FIELD), sources, new Claim("claim"), facts);
 }
 
 describe("the line of a key", () => {

@@ -1,3 +1,4 @@
+import type { LaneOwner } from "./claimed-row.ts";
 import type { LaneRequest, LaneView, Look } from "./sql/claim.ts";
 
 /** What this worker knows of one lane. */
@@ -49,6 +50,11 @@ export class LaneBook {
 
   get size(): number {
     return this.#lanes.size;
+  }
+
+  /** Whose tasks wait in it. Undefined for a lane that no look has shown. */
+  ownerOf(lane: number): LaneOwner | undefined {
+    return this.#lanes.get(lane);
   }
 
   forgetFloors(): void {

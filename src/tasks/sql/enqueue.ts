@@ -28,16 +28,16 @@ const INSERT = statement(
        FROM (
          SELECT nextval('{schema}.task_numbers') AS number,
                 row.id, row.payload, row.partition_key, row.bucket,
-                shapes.lane[row.shape] AS lane,
-                shapes.queue[row.shape] AS queue,
-                shapes.tenant[row.shape] AS tenant,
-                shapes.kind[row.shape] AS kind,
-                shapes.priority[row.shape] AS priority,
-                shapes.max_attempts[row.shape] AS max_attempts,
-                shapes.due_at[row.shape] AS due_at,
-                shapes.is_binary[row.shape] AS is_binary,
-                shapes.content_type[row.shape] AS content_type,
-                shapes.options[row.shape] AS options
+                shapes.lane[COALESCE(row.shape, 1)] AS lane,
+                shapes.queue[COALESCE(row.shape, 1)] AS queue,
+                shapes.tenant[COALESCE(row.shape, 1)] AS tenant,
+                shapes.kind[COALESCE(row.shape, 1)] AS kind,
+                shapes.priority[COALESCE(row.shape, 1)] AS priority,
+                shapes.max_attempts[COALESCE(row.shape, 1)] AS max_attempts,
+                shapes.due_at[COALESCE(row.shape, 1)] AS due_at,
+                shapes.is_binary[COALESCE(row.shape, 1)] AS is_binary,
+                shapes.content_type[COALESCE(row.shape, 1)] AS content_type,
+                shapes.options[COALESCE(row.shape, 1)] AS options
            FROM (
              SELECT array_agg(lane) AS lane, array_agg(queue) AS queue,
                     array_agg(tenant) AS tenant, array_agg(kind) AS kind,
@@ -89,13 +89,15 @@ export interface TaskShape {
   readonly options?: object;
 }
 
+/** Columns that all rows leave out are empty. */
 export interface TaskRows {
   readonly payloads: readonly string[];
   /** "" for none. */
   readonly keys: readonly string[];
   readonly buckets: readonly (number | "NULL")[];
+  /** Empty when there is one shape. */
   readonly shapes: readonly number[];
-  /** Drawn before, or "NULL"; empty when none was. */
+  /** Drawn before, or "NULL". */
   readonly ids: readonly string[];
 }
 
@@ -107,7 +109,7 @@ export async function insertTasks(
 ): Promise<string[]> {
   const [row] = await db.query<{ ids: string }>(INSERT, [
     rows.payloads.join(SEPARATOR),
-    rows.keys.join(SEPARATOR),
+    rows.keys.length === 0 ? null : rows.keys.join(SEPARATOR),
     `{${rows.buckets.join(",")}}`,
     `{${rows.shapes.join(",")}}`,
     JSON.stringify(shapes),
