@@ -17,12 +17,16 @@ export interface BenchServer extends AsyncDisposable {
   drop(database: string): Promise<void>;
 }
 
+/** A directory with bin, lib and share. Defaults to the binaries from npm. */
+const installation = process.env["TIDEMILL_BENCH_POSTGRES"];
+
 export async function startBenchServer(): Promise<BenchServer> {
   const folder = mkdtempSync(join(tmpdir(), "tidemill-bench-"));
   chmodSync(folder, 0o755);
   const server = await startEmbedded({
     dataDir: join(folder, "data"),
     settings: { shared_buffers: "1GB", max_connections: "200", max_wal_size: "4GB" },
+    ...(installation === undefined ? {} : { installation }),
   });
   const guard = startGuard(server.pid, folder);
   const durable = await assertDurable(server.url);

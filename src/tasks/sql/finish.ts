@@ -36,7 +36,7 @@ const COMPLETE = statement(
      DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($6::uuid[])
    )
    SELECT CASE WHEN count(*) = $7::int THEN NULL
-               ELSE COALESCE(string_agg(id::text, ','), '') END AS accepted
+               ELSE (SELECT COALESCE(string_agg(id::text, ','), '') FROM done) END AS accepted
      FROM done`,
 );
 
