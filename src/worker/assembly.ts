@@ -21,8 +21,10 @@ import type { WorkerContext } from "./worker-context.ts";
 
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
 export const CONTROL_CONNECTIONS = 2;
-/** A worker that listens still looks: a notification may be lost. */
-const RECONCILE_MS = 5_000;
+/** A worker that listens still looks: a notification may be lost, or the append sends none. */
+const RECONCILE_MS = 1_000;
+/** Every enqueue announces itself, so a worker without consumers misses little and rests longer. */
+const RECONCILE_TASKS_MS = 5_000;
 /** When nothing is due before, and scheduled tasks are announced. */
 const HOUSEKEEPER_MS = 5_000;
 /** What the dispatcher cannot see: a task whose transaction took long, and whose news was lost. */
@@ -97,7 +99,8 @@ export class Assembly {
       housekeeper?.bell.ring();
     };
     const isListening = options.dispatcherStrategy === "notify";
-    const intervalMs = isListening ? RECONCILE_MS : options.dispatcherInterval;
+    const reconcileMs = options.consumers.length > 0 ? RECONCILE_MS : RECONCILE_TASKS_MS;
+    const intervalMs = isListening ? reconcileMs : options.dispatcherInterval;
     const dispatcher = new Dispatcher(db, {
       ...shared,
       intervalMs,

@@ -38,7 +38,12 @@ export interface WorkerOptions {
   readonly concurrency?: number;
   /** How often the log is looked at with the poll strategy. Defaults to 200. */
   readonly dispatcherInterval?: number;
-  /** "notify" listens for news and still looks every five seconds. Defaults to "poll". */
+  /**
+   * "notify" listens for news and still looks every second, or every five seconds in a worker
+   * without consumers.
+   *
+   * Defaults to "poll".
+   */
   readonly dispatcherStrategy?: "poll" | "notify";
   /** How long a stop waits for batches in flight before it interrupts them. Defaults to 30,000. */
   readonly drainTimeout?: number;
