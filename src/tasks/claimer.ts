@@ -93,6 +93,7 @@ export class Claimer {
     this.#prefetch = new Prefetch(options.clock, options.concurrency);
     this.#limiter = new Limiter(session, {
       workerId: options.workerId,
+      leaseSeconds: options.leaseSeconds,
       clock: options.clock,
       metrics: options.metrics,
       held: (queue) => executor.heldOf(queue),
@@ -214,6 +215,7 @@ export class Claimer {
     }
     await this.#takeLimits();
     const lanes = this.#choose();
+    if (lanes.length === 0) await this.#chargeLimits(new Map()); // For a claim that is not made.
     // When news came, the claim is sent first and the look right behind it, on the same wire.
     const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
     if (isBlind) looking = this.#look();
@@ -292,13 +294,13 @@ export class Claimer {
     for (const { lane, take } of lanes) {
       if ((byLane.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
     }
-    await this.#chargeLimits(byLane);
+    await this.#chargeLimits(byLane, tasks[0]?.claim);
     return tasks.length;
   }
 
-  async #chargeLimits(byLane: ReadonlyMap<number, number>): Promise<void> {
+  async #chargeLimits(byLane: ReadonlyMap<number, number>, claim?: Claim): Promise<void> {
     for (const queue of this.#limiter.queues) {
-      await this.#limiter.spent(queue, this.#lanes.sumOf(queue, byLane));
+      await this.#limiter.spent(queue, this.#lanes.sumOf(queue, byLane), claim);
     }
   }
 

@@ -241,7 +241,7 @@ export class KeyClaimer {
       this.#rates?.spend(task.tenant, task.partitionKey ?? "");
     }
     for (const queue of this.#space.queues) {
-      await this.#limiter.spent(queue, byQueue.get(queue) ?? 0);
+      await this.#limiter.spent(queue, byQueue.get(queue) ?? 0, tasks[0]?.claim);
     }
     // What a limit refused is still there: only an end here, or time, makes it possible.
     if (isLimited) return count;
@@ -283,7 +283,10 @@ export class KeyClaimer {
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const allowed = this.#space.queues.map((queue) => this.#limiter.allowed(queue));
     const all = Math.min(want, ...allowed);
-    if (all < 1) return 0;
+    if (all < 1) {
+      for (const queue of this.#space.queues) await this.#limiter.spent(queue, 0);
+      return 0;
+    }
     const probation = this.#executor.hasProbation ? 0 : 1;
     const heads = await take(
       (claimId) =>
@@ -303,7 +306,7 @@ export class KeyClaimer {
     );
     for (const queue of this.#space.queues) {
       const ofQueue = heads.filter((task) => task.queue === queue);
-      await this.#limiter.spent(queue, ofQueue.length);
+      await this.#limiter.spent(queue, ofQueue.length, heads[0]?.claim);
     }
     const seconds = await nextHoldSeconds(this.#session, id, lanes);
     // One that is due and was not claimed waits for a slot, for probation or for a pause to end.

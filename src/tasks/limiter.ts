@@ -1,26 +1,37 @@
 import type { Clock } from "../base/clock.ts";
+import type { Claim } from "./claimed-task.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskSession } from "./session.ts";
 import type { GrantProof } from "./sql/claim.ts";
-import { readGrants, returnLimits, takeLimits } from "./sql/limits.ts";
+import { readGrants, returnLimits, takeLimits, useStarts } from "./sql/limits.ts";
+
+/** Starts that were taken for the next claim. */
+interface Starts {
+  readonly count: number;
+  /** Where they are counted. Null: the limit is gone. */
+  readonly slice: string | null;
+  /** Until when a claim may use them. */
+  readonly deadline: number | null;
+  readonly askedAtMs: number;
+}
 
 interface Share {
   limits: Limits;
   /** Slots that are ours; every claim proves it again. */
   slots: number;
-  /** Starts that were taken and not used. */
-  starts: number;
+  starts: Starts | undefined;
+  /** How late a claim may come after its starts were counted. */
+  lateMs: number;
   usedAtMs: number;
   retryAtMs: number;
-  /** Where unused starts go back to. */
-  slice: string | null;
   /** The limit was lowered: slots that come free go back instead of being used again. */
   isShrinking: boolean;
 }
 
 export interface LimiterOptions {
   readonly workerId: string;
+  readonly leaseSeconds: number;
   readonly clock: Clock;
   readonly metrics: TaskMetrics;
   /** Tasks of the queue that this worker holds. */
@@ -30,8 +41,14 @@ export interface LimiterOptions {
 /** Slots that were not used for so long are given back, for others. */
 const IDLE_MS = 200;
 const RETRY_MS = 100;
-/** A claim may come so many slices after its starts were counted; the window is longer by them. */
-const SLICES_LATE = 10;
+/** A claim comes this late at most, or later when the last one of a busy process did. */
+const LATE_MS_MIN = 1_000;
+/** Starts that a worker took and died with are nobody's for so long, and for a period. */
+const LATE_MS_MAX = 60_000;
+/** After a claim that came too late. */
+const TOO_LATE_MS = 10;
+/** What is lost of an instant that becomes a Date. */
+const ROUNDING_SECONDS = 0.002;
 
 /**
  * This worker's share of the limits of its queues. Slots are held over many claims, so a limit that
@@ -64,10 +81,10 @@ export class Limiter {
         this.#shares.set(queue, {
           limits: one,
           slots: 0,
-          starts: 0,
+          starts: undefined,
+          lateMs: LATE_MS_MIN,
           usedAtMs: 0,
           retryAtMs: -Infinity,
-          slice: null,
           isShrinking: false,
         });
       }
@@ -90,18 +107,16 @@ export class Limiter {
     const { concurrency, rate } = share.limits;
     if (share.isShrinking) return 0;
     const slots = concurrency === null ? Infinity : share.slots - this.#options.held(queue);
-    const starts = rate === null ? Infinity : share.starts;
+    const starts = rate === null ? Infinity : (share.starts?.count ?? 0);
     return Math.max(0, Math.min(slots, starts));
   }
 
   /** What the claims of limited queues rely on. */
   proofs(): GrantProof[] {
-    return [...this.#shares].flatMap(([queue, { limits, slots, starts, slice }]) => {
-      const { concurrency, rate } = limits;
-      const hasStarts = rate !== null && starts > 0 && slice !== null;
-      const deadline = hasStarts ? ((Number(slice) + SLICES_LATE) * rate.seconds) / 100 : null;
-      const needed = concurrency === null ? 0 : slots;
-      return needed === 0 && deadline === null ? [] : [{ queue, slots: needed, deadline }];
+    return [...this.#shares].flatMap(([queue, share]) => {
+      const deadline = share.starts?.deadline ?? null;
+      const slots = share.limits.concurrency === null ? 0 : share.slots;
+      return slots === 0 && deadline === null ? [] : [{ queue, slots, deadline }];
     });
   }
 
@@ -118,41 +133,55 @@ export class Limiter {
       concurrency === null
         ? 0
         : Math.max(0, Math.min(want, concurrency) + held(queue) - share.slots);
-    const wantStarts = rate === null ? 0 : Math.max(0, want - share.starts);
+    // Those that are left go first: they are counted apart from new ones, and have their own end.
+    const wantStarts = rate === null || share.starts !== undefined ? 0 : want;
     share.usedAtMs = clock.now();
     if (wantSlots === 0 && wantStarts === 0) return;
+    const askedAtMs = clock.now();
     const taken = await takeLimits(this.#session, queue, workerId, {
       slots: wantSlots,
       starts: wantStarts,
+      lateSeconds: share.lateMs / 1000,
     });
     if (concurrency !== null) share.slots += taken.slots;
     // Slots are granted again: all of us together hold less than the limit.
     if (taken.slots > 0) share.isShrinking = false;
-    if (rate !== null) share.starts += taken.starts;
-    share.slice = taken.slice;
+    if (taken.starts > 0) {
+      const { starts: count, slice, deadline } = taken;
+      share.starts = { count, slice, deadline, askedAtMs };
+    }
     if (this.allowed(queue) > 0) return;
     metrics.limitWaits.add(1, { queue });
     const retryMs = taken.retrySeconds === null ? RETRY_MS : taken.retrySeconds * 1000;
     share.retryAtMs = clock.now() + Math.max(1, retryMs);
   }
 
-  /** A claim took so many: starts are spent, and what is left of them goes back. */
-  async spent(queue: string, count: number): Promise<void> {
+  /** A claim took so many: those count from when it was made, and what it left goes back. */
+  async spent(queue: string, count: number, claim?: Claim): Promise<void> {
     const share = this.#shares.get(queue);
-    if (share === undefined || share.limits.rate === null) return;
-    share.starts -= count;
-    if (share.starts <= 0) return;
-    const { starts, slice } = share;
-    share.starts = 0;
-    await returnLimits(this.#session, queue, this.#options.workerId, { slots: 0, starts, slice });
+    if (share?.starts === undefined) return;
+    const { count: taken, slice, askedAtMs } = share.starts;
+    share.starts = undefined;
+    const nowMs = this.#options.clock.now();
+    const tookMs = nowMs - askedAtMs;
+    if (count === 0 && tookMs >= share.lateMs) share.retryAtMs = nowMs + TOO_LATE_MS;
+    share.lateMs = Math.min(Math.max(LATE_MS_MIN, 2 * tookMs), LATE_MS_MAX);
+    if (slice === null) return;
+    const unused = Math.max(0, taken - count);
+    const usedBy = claim === undefined ? null : this.#madeBy(claim);
+    await useStarts(this.#session, queue, slice, { used: count, unused, usedBy });
+  }
+
+  /** Seconds since 1970, on the server's clock; never before it was made. */
+  #madeBy({ until }: Claim): number {
+    return until.getTime() / 1000 - this.#options.leaseSeconds + ROUNDING_SECONDS;
   }
 
   async #shrink(queue: string, share: Share): Promise<void> {
     const idle = share.slots - this.#options.held(queue);
     if (idle <= 0) return;
     share.slots -= idle;
-    const back = { slots: idle, starts: 0, slice: null };
-    await returnLimits(this.#session, queue, this.#options.workerId, back);
+    await returnLimits(this.#session, queue, this.#options.workerId, idle);
   }
 
   /** Gives back slots that nothing here has used for a while; all that are free when it stops. */
@@ -182,7 +211,7 @@ export class Limiter {
     this.#incarnation = this.#session.incarnation;
     for (const [queue, share] of this.#shares) {
       share.slots = grants.get(queue) ?? 0;
-      share.starts = 0;
+      share.starts = undefined;
     }
   }
 

@@ -3,14 +3,24 @@ import { statement } from "../../db/statement.ts";
 
 const TAKE = statement(
   "limits_take",
-  "SELECT slots, starts, slice, retry_seconds FROM {schema}.take_limits($1, $2, $3, $4)",
+  `SELECT slots, starts, slice, deadline, retry_seconds
+     FROM {schema}.take_limits($1, $2, $3, $4, $5)`,
 );
+
+export interface Wanted {
+  readonly slots: number;
+  readonly starts: number;
+  /** How long after they were counted a claim may use the starts. */
+  readonly lateSeconds: number;
+}
 
 export interface Taken {
   readonly slots: number;
   readonly starts: number;
-  /** In which they were counted. */
+  /** In which they were counted. Null: there were none, or no rate counts them. */
   readonly slice: string | null;
+  /** Seconds since 1970 until which a claim may use them. */
+  readonly deadline: number | null;
   /** Seconds until more starts are allowed. Null: not known, or not held back by the rate. */
   readonly retrySeconds: number | null;
 }
@@ -20,32 +30,53 @@ export async function takeLimits(
   db: Queryable,
   queue: string,
   workerId: string,
-  want: { readonly slots: number; readonly starts: number },
+  want: Wanted,
 ): Promise<Taken> {
-  const values = [queue, workerId, want.slots, want.starts];
+  const values = [queue, workerId, want.slots, want.starts, want.lateSeconds];
   const [row] = await db.query<{
     slots: number;
     starts: number;
     slice: string | null;
+    deadline: number | null;
     retry_seconds: number | null;
   }>(TAKE, values);
   return {
-    slice: row?.slice ?? null,
     slots: row?.slots ?? 0,
     starts: row?.starts ?? 0,
+    slice: row?.slice ?? null,
+    deadline: row?.deadline ?? null,
     retrySeconds: row?.retry_seconds ?? null,
   };
 }
 
-const RETURN = statement("limits_return", "SELECT {schema}.return_limits($1, $2, $3, $4, $5)");
+const RETURN = statement("limits_return", "SELECT {schema}.return_limits($1, $2, $3)");
 
 export async function returnLimits(
   db: Queryable,
   queue: string,
   workerId: string,
-  back: { readonly slots: number; readonly starts: number; readonly slice: string | null },
+  slots: number,
 ): Promise<void> {
-  await db.query(RETURN, [queue, workerId, back.slots, back.starts, back.slice]);
+  await db.query(RETURN, [queue, workerId, slots]);
+}
+
+const USE = statement("limits_use", "SELECT {schema}.use_starts($1, $2, $3, $4, $5)");
+
+export interface Usage {
+  readonly used: number;
+  readonly unused: number;
+  /** Seconds since 1970 by which the claim had been made. Null: by now. */
+  readonly usedBy: number | null;
+}
+
+/** What became of starts that were counted in the slice. Only after their claim was answered. */
+export async function useStarts(
+  db: Queryable,
+  queue: string,
+  slice: string,
+  { used, unused, usedBy }: Usage,
+): Promise<void> {
+  await db.query(USE, [queue, slice, used, unused, usedBy]);
 }
 
 const FREE = statement("limits_free_lost", "SELECT {schema}.free_lost_limits($1) AS freed");

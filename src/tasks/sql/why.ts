@@ -39,8 +39,8 @@ const WHY = statement(
             WHERE slots.queue = task.queue) AS granted,
           (SELECT sum(starts.count)::int FROM {schema}.limit_starts AS starts
             WHERE starts.queue = task.queue
-              AND (starts.slice + 111) * (queue.limits -> 'rate' ->> 'seconds')::float8 / 100
-                  > extract(epoch FROM NOW())) AS started,
+              AND starts.until > NOW() - make_interval(
+                    secs => (queue.limits -> 'rate' ->> 'seconds')::float8)) AS started,
           (SELECT count(*)::int
              FROM (SELECT 1
                      FROM {schema}.tasks AS ahead

@@ -36,6 +36,12 @@ async function mostClaims(database: TestDatabase, seconds: number, key?: string)
   return most ?? 0;
 }
 
+/** Work that lets nothing else run. */
+function toil(ms: number): void {
+  const endMs = performance.now() + ms;
+  while (performance.now() < endMs);
+}
+
 describe("a concurrency limit", () => {
   it("is never exceeded by running tasks while workers come and go, and all ends", async () => {
     const { database, mill } = await open();
@@ -152,11 +158,40 @@ describe("a rate limit", () => {
 
   it("holds when the process is busy between asking and claiming", async () => {
     const limits = { rate: { count: 5, seconds: 0.3 } };
-    const { database } = await drain({ limits }, 25, () => {
-      const endMs = performance.now() + 15;
-      while (performance.now() < endMs); // Work that lets nothing else run.
-    });
+    const { database } = await drain({ limits }, 50, () => toil(15));
     expect(await mostClaims(database, 0.3)).toBeLessThanOrEqual(5);
+  });
+
+  it("lets tasks start in a process that reads every answer late", async () => {
+    const { database, mill } = await open();
+    const orders = queue("orders", { limits: { rate: { count: 5, seconds: 0.2 } } });
+    await mill.startWorker({ ...BRISK, handlers: [orders.handle(() => undefined)] });
+    let isDone = false;
+    const keepBusy = (): void => {
+      toil(50);
+      if (!isDone) setImmediate(keepBusy);
+    };
+    keepBusy();
+    try {
+      const keyed = payloads(10).map((task) => ({ ...task, partitionKey: "key" }));
+      await mill.enqueueMany(orders, [...payloads(10), ...keyed]);
+      await eventually(async () => expect(await countEnded(database)).toBe(20));
+    } finally {
+      isDone = true;
+    }
+    expect(await mostClaims(database, 0.2)).toBeLessThanOrEqual(5);
+  });
+
+  it("counts what started before a person made its period longer, and then goes on", async () => {
+    const { database, mill } = await open();
+    const orders = queue("orders", { limits: { rate: { count: 3, seconds: 0.5 } } });
+    await mill.startWorker({ ...BRISK, handlers: [orders.handle(() => undefined)] });
+    await mill.enqueueMany(orders, payloads(3));
+    await eventually(async () => expect(await countEnded(database)).toBe(3));
+    await mill.queues.setLimits("orders", { rate: { count: 3, seconds: 2 } });
+    await mill.enqueueMany(orders, payloads(3));
+    await eventually(async () => expect(await countEnded(database)).toBe(6));
+    expect(await mostClaims(database, 2)).toBeLessThanOrEqual(3);
   });
 
   it("takes unused starts back from where they were taken", async () => {
@@ -169,7 +204,7 @@ describe("a rate limit", () => {
     let slice = "";
     const take = async (worker: string, starts: number): Promise<number> => {
       const { rows } = await session.query<{ starts: number; slice: string }>(
-        "SELECT starts, slice FROM tidemill.take_limits('orders', $1, 0, $2)",
+        "SELECT starts, slice FROM tidemill.take_limits('orders', $1, 0, $2, 0.1)",
         [worker, starts],
       );
       if (worker === idle) slice = rows[0]?.slice ?? "";
@@ -183,7 +218,7 @@ describe("a rate limit", () => {
     await eventually(async () => expect(await now()).toBeGreaterThan(startedAt + 0.3));
     const usedAt = await now();
     expect(await take(busy, 10)).toBe(10); // And uses them.
-    await session.query("SELECT tidemill.return_limits('orders', $1, 0, 10, $2)", [idle, slice]);
+    await session.query("SELECT tidemill.use_starts('orders', $1, 0, 10, NULL)", [slice]);
     let used = 10;
     await eventually(async () => {
       used += await take(busy, 20);

@@ -1,0 +1,93 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { ManualClock } from "../../test/support/manual-clock.ts";
+import type { Statement } from "../db/statement.ts";
+import { Claim } from "./claimed-task.ts";
+import { Limiter } from "./limiter.ts";
+import { TaskMetrics } from "./metrics.ts";
+import type { TaskSession } from "./session.ts";
+
+/** Grants whatever is asked for, and remembers it. */
+class GrantingSession {
+  readonly incarnation = 1;
+  readonly calls: { readonly name: string; readonly values: readonly unknown[] }[] = [];
+
+  query({ name }: Statement, values: readonly unknown[]): Promise<unknown[]> {
+    this.calls.push({ name, values });
+    if (name !== "limits_take") return Promise.resolve([]);
+    const [, , slots, starts, lateSeconds] = values;
+    return Promise.resolve([
+      { slots, starts, slice: "7", deadline: lateSeconds, retry_seconds: null },
+    ]);
+  }
+
+  valuesOf(name: string): (readonly unknown[])[] {
+    return this.calls.filter((call) => call.name === name).map(({ values }) => values);
+  }
+}
+
+describe("starts of a rate", () => {
+  let clock: ManualClock;
+  let session: GrantingSession;
+  let limiter: Limiter;
+
+  beforeEach(() => {
+    clock = new ManualClock();
+    session = new GrantingSession();
+    limiter = new Limiter(session as unknown as TaskSession, {
+      workerId: "worker",
+      leaseSeconds: 60,
+      clock,
+      metrics: new TaskMetrics(),
+      held: () => 0,
+    });
+    const rate = { count: 100, seconds: 1 };
+    limiter.use(new Map([["orders", { concurrency: null, rate, keyRate: null }]]));
+  });
+
+  /** A claim that is over so long after its starts were asked for. */
+  const claim = async (tookMs: number, count: number): Promise<void> => {
+    await limiter.take("orders", 5);
+    clock.advance(tookMs);
+    await limiter.spent("orders", count);
+  };
+
+  const lateSeconds = (): unknown[] => session.valuesOf("limits_take").map((values) => values[4]);
+
+  it("last a second, or twice as long as the last claim took, up to a minute", async () => {
+    for (const tookMs of [3, 700, 4_000, 50_000, 3, 3]) await claim(tookMs, 5);
+    expect(lateSeconds()).toEqual([1, 1, 1.4, 8, 60, 1]);
+  });
+
+  it("are asked for again soon when the claim came too late for them", async () => {
+    await claim(1_500, 0);
+    expect(limiter.restMs).toBeLessThanOrEqual(10);
+    clock.advance(10);
+    await claim(1_500, 5);
+    expect(lateSeconds()).toEqual([1, 3]);
+  });
+
+  it("are not asked for again at once when there was nothing to claim", async () => {
+    await claim(3, 0);
+    expect(limiter.restMs).toBe(Infinity);
+  });
+
+  it("that are left are used up before others are taken", async () => {
+    await limiter.take("orders", 2);
+    await limiter.take("orders", 5);
+    expect(limiter.allowed("orders")).toBe(2);
+    expect(session.valuesOf("limits_take")).toHaveLength(1);
+  });
+
+  it("count from the claim that used them, and the others go back", async () => {
+    await limiter.take("orders", 5);
+    expect(limiter.proofs()).toEqual([{ queue: "orders", slots: 0, deadline: 1 }]);
+    const made = new Claim("claim");
+    made.until = new Date(1_060_000);
+    await limiter.spent("orders", 3, made);
+    expect(session.valuesOf("limits_use")).toEqual([["orders", "7", 3, 2, 1_000.002]]);
+    expect(limiter.allowed("orders")).toBe(0);
+    expect(limiter.proofs()).toEqual([]);
+    await limiter.spent("orders", 0);
+    expect(session.valuesOf("limits_use")).toHaveLength(1);
+  });
+});
