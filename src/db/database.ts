@@ -11,11 +11,6 @@ export interface Queryable {
   query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]>;
 }
 
-/** For readers that decode lazily: rows as PostgreSQL's text, column by column. */
-export interface TextQueryable {
-  queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]>;
-}
-
 /**
  * What we need of a transaction that the caller owns: node-postgres clients fit as they are.
  */
@@ -49,7 +44,7 @@ const identity = (text: string): string => text;
 const AS_TEXT = { getTypeParser: () => identity };
 
 /** One connection outside the pool, for a loop that must not wait for others. */
-export class Connection implements Queryable, TextQueryable {
+export class Connection implements Queryable {
   readonly client: pg.Client | pg.PoolClient;
   readonly #database: Database;
   #isDestroyed = false;
@@ -68,6 +63,7 @@ export class Connection implements Queryable, TextQueryable {
     }
   }
 
+  /** For readers that decode lazily: rows as PostgreSQL's text, column by column. */
   async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
     try {
       const query = this.#database.toQuery(statement, values);

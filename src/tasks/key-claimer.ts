@@ -135,10 +135,6 @@ export class KeyClaimer {
     for (const lane of this.#lanes.values()) lane.isEmpty = false;
   }
 
-  get hasWork(): boolean {
-    return this.#isHoldDue || this.#busyLanes().length > 0;
-  }
-
   /** Milliseconds until something is due that nobody announces. */
   get restMs(): number {
     const now = this.#clock.now();

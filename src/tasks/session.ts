@@ -1,4 +1,4 @@
-import type { Connection, Database, Queryable, TextQueryable, TextRow } from "../db/database.ts";
+import type { Connection, Database, Queryable } from "../db/database.ts";
 import { shapePlans } from "../db/sql/session.ts";
 import type { Statement } from "../db/statement.ts";
 
@@ -12,7 +12,7 @@ export interface TaskSessionOptions {
  * other without waiting, and run in that order. After any error of the connection itself it is cut:
  * what was on the wire fails with it, and the next statement opens another.
  */
-export class TaskSession implements Queryable, TextQueryable {
+export class TaskSession implements Queryable {
   readonly #db: Database;
   readonly #options: TaskSessionOptions;
   #opening: Promise<Connection> | undefined;
@@ -30,10 +30,6 @@ export class TaskSession implements Queryable, TextQueryable {
 
   async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     return await this.#run((connection) => connection.query<Row>(statement, values));
-  }
-
-  async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
-    return await this.#run((connection) => connection.queryText(statement, values));
   }
 
   async close(): Promise<void> {

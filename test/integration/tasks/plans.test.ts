@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { describe, expect, it } from "vitest";
-import type { Queryable, TextQueryable, TextRow } from "../../../src/db/database.ts";
+import type { Queryable } from "../../../src/db/database.ts";
 import { resolveNames } from "../../../src/db/names.ts";
 import { shapePlans } from "../../../src/db/sql/session.ts";
 import { renderStatement, type Statement } from "../../../src/db/statement.ts";
@@ -48,15 +48,10 @@ interface Sent {
 }
 
 /** Keeps what is sent, and answers with nothing. */
-class Recorder implements Queryable, TextQueryable {
+class Recorder implements Queryable {
   readonly sent: Sent[] = [];
 
   async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
-    this.sent.push({ statement, values });
-    return [];
-  }
-
-  async queryText(statement: Statement, values: readonly unknown[]): Promise<TextRow[]> {
     this.sent.push({ statement, values });
     return [];
   }
