@@ -1,4 +1,4 @@
-import type { Clock } from "../base/clock.ts";
+import type { Timers } from "../base/timers.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Outcome } from "./outcome.ts";
 import { RunningContext, type TaskActs } from "./running-context.ts";
@@ -9,7 +9,8 @@ import { TaskTimeoutError } from "./task.ts";
 
 export interface AttemptsOptions {
   readonly acts: TaskActs;
-  readonly clock: Clock;
+  /** Of whoever runs them: its end also ends the wait for a handler that never returns. */
+  readonly timers: Timers;
   readonly random: () => number;
   /** How the task ended: from its handler or its timeout, whoever is first. */
   readonly onEnded: (task: ClaimedTask, settlement: Settlement) => void;
@@ -112,7 +113,7 @@ export class Attempts {
   #armTimeout(task: ClaimedTask): (() => void) | undefined {
     const seconds = task.options.timeoutSeconds ?? task.handler.queue.settings.timeoutSeconds;
     if (seconds === null || seconds === undefined) return undefined;
-    return this.#options.clock.after(seconds * 1000, () => {
+    return this.#options.timers.after(seconds * 1000, () => {
       if (task.state !== "started") return;
       const error = new TaskTimeoutError(`the handler took longer than ${seconds} s`);
       abortTask(task, error);

@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ConflictError } from "../base/errors.ts";
+import { Timers } from "../base/timers.ts";
 import { Attempts, abortTask } from "./attempts.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Fifo } from "./fifo.ts";
@@ -51,6 +52,7 @@ export class Executor {
   readonly #options: ExecutorOptions;
   readonly #finisher: Finisher;
   readonly #attempts: Attempts;
+  readonly #timers: Timers;
   readonly #lines = new Map<string, Line>();
   readonly #keys = new KeyLines();
   readonly #held = new Set<ClaimedTask>();
@@ -65,9 +67,10 @@ export class Executor {
 
   constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
     this.#finisher = finisher;
+    this.#timers = new Timers(options.clock);
     this.#attempts = new Attempts({
       acts,
-      clock: options.clock,
+      timers: this.#timers,
       random: options.random,
       onEnded: (task, settlement) => this.#end(task, settlement),
       onReturned: (task) => this.#release(task),
@@ -221,7 +224,7 @@ export class Executor {
     line.running.value = line.active;
     task.state = "started";
     task.startedAtMs = this.#options.clock.now();
-    if (task.isOnProbation) this.#options.clock.after(PROBATION_MS, this.#options.onRoom);
+    if (task.isOnProbation) this.#timers.after(PROBATION_MS, this.#options.onRoom);
     this.#attempts.run(task);
   }
 
@@ -333,7 +336,7 @@ export class Executor {
     const line = this.#lines.get(task.queue);
     if (line !== undefined) {
       line.held += 1;
-      this.#options.clock.after(this.#options.lostMs, () => {
+      this.#timers.after(this.#options.lostMs, () => {
         line.held -= 1;
       });
     }
@@ -384,5 +387,10 @@ export class Executor {
       abortTask(task, error);
       this.#end(task, giveBack(task, 0));
     }
+  }
+
+  /** Nothing of it wakes the process any more, not even for a handler that never returns. */
+  close(): void {
+    this.#timers.close();
   }
 }

@@ -166,6 +166,7 @@ export class TaskRunner implements Service {
       await this.#drain();
       await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {
+      this.#executor.close();
       await Promise.all([this.#claims.close(), this.#ends.close()]);
     }
   }

@@ -150,3 +150,5 @@ say({ event: "stopped" });
 commands.close();
 await pool.end();
 await mill.close();
+const left = process.getActiveResourcesInfo();
+say({ event: "left", timers: left.filter((one) => one === "Timeout").length });

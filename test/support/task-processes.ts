@@ -29,6 +29,8 @@ export interface Message {
   readonly task?: string;
   readonly generation?: number;
   readonly claimId?: string;
+  /** Timers that keep the process alive after everything was closed. */
+  readonly timers?: number;
   /** When it was heard, on this process's clock. */
   readonly atMs: number;
 }
