@@ -57,7 +57,7 @@ export type { DeadLetterFilter, DeadLetterListOptions, DeadLetters } from "./tas
 export type { NewTask, TaskOptions } from "./tasks/encode.ts";
 export { type EnqueueOptions, IdempotencyConflictError } from "./tasks/enqueue.ts";
 export type { TaskHandle } from "./tasks/handle.ts";
-export type { LimitOptions, RateOptions } from "./tasks/limits.ts";
+export type { LimitChanges, LimitOptions, RateOptions } from "./tasks/limits.ts";
 export type { TaskMetrics } from "./tasks/metrics.ts";
 export {
   abandon,

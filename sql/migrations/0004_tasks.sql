@@ -8,15 +8,16 @@ CREATE TABLE {schema}.key_spaces (
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW()
 );
 CREATE TABLE {schema}.queues (
-    name         TEXT PRIMARY KEY,
-    key_space_id INT NOT NULL REFERENCES {schema}.key_spaces (id),
-    settings     JSONB NOT NULL DEFAULT '{}',
-    limits       JSONB NOT NULL DEFAULT '{}',
-    limits_by    TEXT NOT NULL DEFAULT 'definition' CHECK (limits_by IN ('definition', 'person')),
-    paused_at    TIMESTAMPTZ,
-    pause_reason TEXT,
-    created_at   TIMESTAMPTZ NOT NULL DEFAULT NOW(),
-    updated_at   TIMESTAMPTZ NOT NULL DEFAULT NOW()
+    name           TEXT PRIMARY KEY,
+    key_space_id   INT NOT NULL REFERENCES {schema}.key_spaces (id),
+    settings       JSONB NOT NULL DEFAULT '{}',
+    limits_defined JSONB NOT NULL DEFAULT '{}',
+    limits_set     JSONB NOT NULL DEFAULT '{}', -- By a person: each holds over the definition's.
+    limits         JSONB NOT NULL GENERATED ALWAYS AS (limits_defined || limits_set) STORED,
+    paused_at      TIMESTAMPTZ,
+    pause_reason   TEXT,
+    created_at     TIMESTAMPTZ NOT NULL DEFAULT NOW(),
+    updated_at     TIMESTAMPTZ NOT NULL DEFAULT NOW()
 );
 
 -- A lane is a line of unkeyed tasks that are claimed in order: one per queue, tenant and priority.

@@ -52,7 +52,6 @@ function addLimits(queue: Command): void {
     .option("--rate <count/seconds>", "starts per period, or none", rate)
     .option("--key-rate <count/seconds>", "starts of one key per period, or none", rate)
     .option("--reset", "hand them back to the definition in the code")
-    .option("--yes", "do not ask")
     .option("--json", "print one JSON document")
     .action(async (name: string, _: object, command: Command) => {
       const { limitQueue } = await import("./commands/queue.ts");

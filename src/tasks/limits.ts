@@ -1,4 +1,4 @@
-import { refuseUnknown, requireNumber } from "../base/options.ts";
+import { refuseUnknown, requireNumber, withoutUndefined } from "../base/options.ts";
 
 export interface RateOptions {
   /** Starts allowed per period. */
@@ -17,6 +17,13 @@ export interface LimitOptions {
   readonly keyRate?: RateOptions;
 }
 
+/** What a person changes: a limit that is left out stays as it is, `null` lifts it. */
+export interface LimitChanges {
+  readonly concurrency?: number | null;
+  readonly rate?: RateOptions | null;
+  readonly keyRate?: RateOptions | null;
+}
+
 export interface Rate {
   readonly count: number;
   readonly seconds: number;
@@ -28,8 +35,10 @@ export interface Limits {
   readonly keyRate: Rate | null;
 }
 
+const NAMES = ["concurrency", "rate", "keyRate"] as const;
+
 export function resolveLimits(queue: string, options: LimitOptions): Limits {
-  refuseUnknown(`limits of queue "${queue}"`, options, ["concurrency", "rate", "keyRate"]);
+  refuseUnknown(`limits of queue "${queue}"`, options, NAMES);
   const { concurrency } = options;
   if (concurrency !== undefined) {
     requireNumber(`limits.concurrency of queue "${queue}"`, concurrency, {
@@ -43,6 +52,17 @@ export function resolveLimits(queue: string, options: LimitOptions): Limits {
     rate: resolveRate(queue, "rate", options.rate),
     keyRate: resolveRate(queue, "keyRate", options.keyRate),
   });
+}
+
+/** Only those that are given. */
+export function resolveLimitChanges(queue: string, changes: LimitChanges): Partial<Limits> {
+  refuseUnknown(`limits of queue "${queue}"`, changes, NAMES);
+  const given = withoutUndefined(changes);
+  const kept = Object.entries(given).filter(([, limit]) => limit !== null);
+  const resolved = resolveLimits(queue, Object.fromEntries(kept));
+  return Object.fromEntries(
+    NAMES.filter((name) => name in given).map((name) => [name, resolved[name]]),
+  );
 }
 
 function resolveRate(queue: string, name: string, rate: RateOptions | undefined): Rate | null {

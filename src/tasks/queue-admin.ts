@@ -5,13 +5,14 @@ import { announceChange } from "../cluster/sql/changes.ts";
 import type { Database } from "../db/database.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { DEFAULT_TENANT, KEY_BYTES_MAX, requireText } from "./encode.ts";
-import { type LimitOptions, type Limits, resolveLimits } from "./limits.ts";
+import { type LimitChanges, type Limits, resolveLimitChanges } from "./limits.ts";
 import type { QueueDefinition } from "./queue.ts";
 import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
 import {
   pauseKey,
   pauseQueue,
   readQueueCounts,
+  resetLimits,
   resumeKey,
   resumeQueue,
   setLimits,
@@ -94,16 +95,18 @@ export class QueueAdmin {
     await this.#change(queue, resumeQueue(this.#db, queue));
   }
 
-  /** Replaces the limits of the definition, until `resetLimits`. */
-  async setLimits(queue: string, limits: LimitOptions): Promise<void> {
-    const resolved = resolveLimits(queue, limits);
-    await this.#change(queue, setLimits(this.#db, queue, resolved, "person"));
+  /**
+   * Changes the limits that are given, `null` lifts one, and leaves the others as they are. What is
+   * set here holds over the definition, also over a later one, until `resetLimits`.
+   */
+  async setLimits(queue: string, limits: LimitChanges): Promise<void> {
+    const changes = resolveLimitChanges(queue, limits);
+    await this.#change(queue, setLimits(this.#db, queue, changes));
   }
 
-  /** The definition's limits hold again from the next start of a process that has it. */
+  /** The definition's limits hold again, all of them. */
   async resetLimits(queue: string): Promise<void> {
-    const none = resolveLimits(queue, {});
-    await this.#change(queue, setLimits(this.#db, queue, none, "definition"));
+    await this.#change(queue, resetLimits(this.#db, queue));
   }
 
   /** Holds back every task of a key, such as one whose API asked to wait. */

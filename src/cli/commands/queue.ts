@@ -1,7 +1,6 @@
 import { withoutUndefined } from "../../base/options.ts";
-import type { LimitOptions, Limits, Rate } from "../../tasks/limits.ts";
+import type { LimitChanges, Rate } from "../../tasks/limits.ts";
 import type { PauseKeyOptions } from "../../tasks/queue-admin.ts";
-import { confirm } from "../confirm.ts";
 import { UsageError } from "../errors.ts";
 import { requireQueue } from "../find-queue.ts";
 import type { GlobalFlags } from "../options.ts";
@@ -52,7 +51,6 @@ export interface LimitFlags extends Documented {
   readonly rate?: Rate | "none";
   readonly keyRate?: Rate | "none";
   readonly reset?: boolean;
-  readonly yes?: boolean;
 }
 
 /** Shows the limits, after changing those that are given. The others stay. */
@@ -63,33 +61,23 @@ export async function limitQueue(name: string, flags: LimitFlags): Promise<void>
     throw new UsageError("--reset hands all limits back: leave out the others");
   }
   await withTidemill(flags, async (mill) => {
-    const before = (await requireQueue(mill, name)).limits;
-    if (isSetting) await mill.queues.setLimits(name, limitsAfter(before, flags));
-    if (flags.reset === true) {
-      const has = limitsText(before);
-      if (has !== "") {
-        await confirm(
-          `This lifts the limits of ${name} (${has}) until a process that defines it starts.`,
-          flags,
-        );
-      }
-      await mill.queues.resetLimits(name);
-    }
+    await requireQueue(mill, name);
+    if (isSetting) await mill.queues.setLimits(name, changesOf(flags));
+    if (flags.reset === true) await mill.queues.resetLimits(name);
     const { limits } = await requireQueue(mill, name);
     if (flags.json === true) printJson({ queue: name, limits });
     else print(`Queue ${name}: ${limitsText(limits) || "no limits"}.`);
   });
 }
 
-/** The library replaces all limits at once: those that are not given are given back to it. */
-function limitsAfter(before: Limits, { concurrency, rate, keyRate }: LimitFlags): LimitOptions {
-  const after = <T>(given: T | "none" | undefined, kept: T | null): T | undefined =>
-    given === "none" ? undefined : (given ?? kept ?? undefined);
+function changesOf({ concurrency, rate, keyRate }: LimitFlags): LimitChanges {
+  const change = <T>(given: T | "none" | undefined): T | null | undefined =>
+    given === "none" ? null : given;
   return withoutUndefined({
-    concurrency: after(concurrency, before.concurrency),
-    rate: after(rate, before.rate),
-    keyRate: after(keyRate, before.keyRate),
-  }) as LimitOptions;
+    concurrency: change(concurrency),
+    rate: change(rate),
+    keyRate: change(keyRate),
+  }) as LimitChanges;
 }
 
 interface KeyFlags extends Documented {

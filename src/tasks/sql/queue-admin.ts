@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import type { Limits } from "../limits.ts";
 
 // Every claim has the row locked FOR KEY SHARE: this waits for those that did not see the pause.
 const PAUSE = statement(
@@ -34,10 +35,11 @@ export async function resumeQueue(db: Queryable, name: string): Promise<boolean>
   return (await db.query(RESUME, [name])).length === 1;
 }
 
-const LIMITS = statement(
-  "queue_limits",
+// Merged here: two people who change different limits at once both have their way.
+const SET_LIMITS = statement(
+  "queue_limits_set",
   `UPDATE {schema}.queues
-      SET limits = $2::text::jsonb, limits_by = $3, updated_at = NOW()
+      SET limits_set = limits_set || $2::text::jsonb, updated_at = NOW()
     WHERE name = $1
    RETURNING name`,
 );
@@ -45,10 +47,21 @@ const LIMITS = statement(
 export async function setLimits(
   db: Queryable,
   name: string,
-  limits: object,
-  by: "definition" | "person",
+  changes: Partial<Limits>,
 ): Promise<boolean> {
-  return (await db.query(LIMITS, [name, JSON.stringify(limits), by])).length === 1;
+  return (await db.query(SET_LIMITS, [name, JSON.stringify(changes)])).length === 1;
+}
+
+const RESET_LIMITS = statement(
+  "queue_limits_reset",
+  `UPDATE {schema}.queues
+      SET limits_set = '{}', updated_at = NOW()
+    WHERE name = $1
+   RETURNING name`,
+);
+
+export async function resetLimits(db: Queryable, name: string): Promise<boolean> {
+  return (await db.query(RESET_LIMITS, [name])).length === 1;
 }
 
 // Depths are sums of what was written; running tasks are found through the ledger. Nothing here

@@ -6,20 +6,19 @@ const KEY_SPACE = statement(
   `INSERT INTO {schema}.key_spaces (name) VALUES ($1) ON CONFLICT DO NOTHING`,
 );
 
-// Code owns the settings; a person who set limits keeps them until they hand them back.
+// Code owns the settings; limits that a person set hold over its own until they are handed back.
 const REGISTER = statement(
   "queue_register",
-  `INSERT INTO {schema}.queues AS queue (name, key_space_id, settings, limits)
+  `INSERT INTO {schema}.queues AS queue (name, key_space_id, settings, limits_defined)
    SELECT $1, space.id, $3::text::jsonb, $4::text::jsonb
      FROM {schema}.key_spaces AS space
     WHERE space.name = $2
        ON CONFLICT (name) DO UPDATE
       SET settings = excluded.settings,
-          limits = CASE WHEN queue.limits_by = 'person' THEN queue.limits
-                        ELSE excluded.limits END,
+          limits_defined = excluded.limits_defined,
           updated_at = NOW()
     WHERE queue.settings <> excluded.settings
-       OR (queue.limits_by = 'definition' AND queue.limits <> excluded.limits)
+       OR queue.limits_defined <> excluded.limits_defined
    RETURNING name`,
 );
 
@@ -45,7 +44,7 @@ export async function registerQueue(db: Queryable, queue: QueueRegistration): Pr
 const READ = statement(
   "queues_read",
   `SELECT queue.name, queue.key_space_id, space.name AS key_space, queue.settings, queue.limits,
-          queue.limits_by, queue.paused_at, queue.pause_reason
+          queue.paused_at, queue.pause_reason
      FROM {schema}.queues AS queue
      JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
     WHERE $1::text[] IS NULL OR queue.name = ANY($1::text[])
@@ -58,7 +57,6 @@ export interface QueueRow {
   readonly key_space: string;
   readonly settings: unknown;
   readonly limits: unknown;
-  readonly limits_by: "definition" | "person";
   readonly paused_at: Date | null;
   readonly pause_reason: string | null;
 }

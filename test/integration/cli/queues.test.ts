@@ -39,7 +39,7 @@ it("queue list shows depth, limits, shared key spaces and pauses", async () => {
   );
 });
 
-it("queue limits changes what is given, keeps the rest, and asks before lifting all", async () => {
+it("queue limits changes what is given, keeps the rest, and hands all back", async () => {
   const limits = async (...args: string[]): Promise<string> =>
     await cli(database.url, "queue", "limits", "orders", ...args);
   expect(await limits()).toBe("Queue orders: 3 at once, 100 in 60 s.\n");
@@ -49,8 +49,7 @@ it("queue limits changes what is given, keeps the rest, and asks before lifting 
     limits: { concurrency: 5, rate: null, keyRate: { count: 2, seconds: 0.5 } },
   });
   const reset = ["queue", "limits", "orders", "--reset"];
-  await expectRefused(database, reset, { code: 2, says: /lifts the limits of orders.*add --yes/ });
-  expect(await limits("--reset", "--yes")).toBe("Queue orders: no limits.\n");
+  expect(await cli(database.url, ...reset)).toBe("Queue orders: 3 at once, 100 in 60 s.\n");
   await expectRefused(database, [...reset, "--rate", "1/1"], { code: 2, says: /leave out the/ });
   await expectRefused(database, ["queue", "limits", "orders", "--rate", "5"], {
     code: 2,

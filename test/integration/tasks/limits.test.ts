@@ -130,7 +130,7 @@ describe("a concurrency limit", () => {
     expect(await countEnded(database)).toBeLessThan(600);
     await mill.queues.setLimits("orders", { concurrency: 12 });
     await eventually(async () => expect(await running()).toBeGreaterThan(2));
-    await mill.queues.setLimits("orders", {});
+    await mill.queues.setLimits("orders", { concurrency: null });
     await eventually(async () => expect(await running()).toBeGreaterThan(12));
   });
 });
