@@ -53,6 +53,8 @@ const RETRY_MS_MAX = 2_000;
 const UNTRUSTED_MS = 100;
 /** After a claim that relied on what was not so. */
 const DOUBT_MS = 20;
+/** Who met other workers in its lanes claims with regard to them for so long. */
+const OTHERS_MS = 30_000;
 /** A claim is trusted a little shorter than it lasts: clocks drift. */
 const TRUST = 0.9;
 /** Numbers handed out since the last epoch that make another one worth a write. */
@@ -82,6 +84,7 @@ export class Claimer {
   #spaces = new Map<number, KeyClaimer>();
   #isOwnershipNews = true;
   #isDoubted = false;
+  #metOthersAtMs = -Infinity;
 
   constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
     this.#session = session;
@@ -155,6 +158,7 @@ export class Claimer {
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "could not claim tasks");
       this.#isWorkNews = true; // Whatever came while this failed was not looked at.
+      this.#metOthersAtMs = clock.now(); // Perhaps it waited for them too long.
       return exponentialMs(failures, 50, RETRY_MS_MAX);
     };
     await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
@@ -277,11 +281,17 @@ export class Claimer {
   }
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
-    const { leaseSeconds, workerId } = this.#options;
-    const { tasks, byLane } = await this.#takeRows((claimId) => {
+    const { clock, leaseSeconds, workerId } = this.#options;
+    const isBesideOthers = clock.now() - this.#metOthersAtMs < OTHERS_MS;
+    let missed = 0;
+    const { tasks, byLane } = await this.#takeRows(async (claimId) => {
       const proofs = this.#limiter.proofs();
-      return claimTasks(this.#session, { claimId, workerId, leaseSeconds, proofs }, lanes);
+      const facts = { claimId, workerId, leaseSeconds, proofs, isBesideOthers };
+      const claimed = await claimTasks(this.#session, facts, lanes);
+      missed = claimed.missed;
+      return claimed;
     }, false);
+    if (missed > 0) this.#metOthersAtMs = clock.now();
     if (tasks.length === 0 && this.#limiter.proofs().length > 0) {
       // Either nothing is there, which a look tells, or what the claim relied on was not so.
       this.#limiter.doubt();

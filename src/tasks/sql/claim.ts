@@ -1,5 +1,5 @@
 import type { Queryable } from "../../db/database.ts";
-import { statement } from "../../db/statement.ts";
+import { type Statement, statement } from "../../db/statement.ts";
 import { SEPARATOR } from "./enqueue.ts";
 
 const CLAIM_SET = `
@@ -66,6 +66,7 @@ export const takePicked = (rows: string, keyLanes: string): string => `
      RETURNING ${PACKED} AS packed
    )
    SELECT string_agg(packed, chr(30)) AS rows,
+          (SELECT cardinality(picked.ids) FROM picked) AS picked,
           date_part('epoch', NOW() + make_interval(secs => $3::float8)) AS until
      FROM claimed`;
 
@@ -91,11 +92,12 @@ export const isGranted = (queues: string, slots: string, deadlines: string): str
                     OR date_part('epoch', clock_timestamp()) >= proof.deadline)`;
 
 // The row of the queue is locked: a pause waits for the claims that did not see it. The arrays pin
-// the plan: rows are locked one by one in the order of their lane, no more than
-// asked for, and updated by their place. No column of an index changes, so the update is HOT.
-const CLAIM = statement(
-  "tasks_claim",
-  `WITH grants AS MATERIALIZED (${grantsOf("$7")}
+// the plan: rows are picked one by one in the order of their lane, no more than asked for, and
+// updated by their place. No column of an index changes, so the update is HOT.
+const claim = (name: string, locking: string): Statement =>
+  statement(
+    name,
+    `WITH grants AS MATERIALIZED (${grantsOf("$7")}
    ), line AS MATERIALIZED (
      SELECT wanted.lane, wanted.floor, wanted.take
        FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
@@ -117,16 +119,30 @@ const CLAIM = statement(
            AND ready.state = 'pending'
          ORDER BY ready.claim_order
          LIMIT line.take
-           FOR UPDATE SKIP LOCKED
+         ${locking}
       ) AS pick
-   ), ${takePicked("task.ctid = ANY ((SELECT places FROM picked)::tid[])", "NULL")}`,
-);
+   ), ${takePicked(
+     "task.ctid = ANY ((SELECT places FROM picked)::tid[]) AND task.state = 'pending'",
+     "NULL",
+   )}`,
+  );
+
+// Two claims that meet take different tasks when they lock what they pick, and the lock costs a
+// sixth of the claim. Without it the later one waits for the other's end and finds its rows taken:
+// as safe, and as good as long as nobody else claims there.
+const CLAIM_ALONE = claim("tasks_claim_alone", "");
+const CLAIM_BESIDE_OTHERS = claim("tasks_claim", "FOR UPDATE SKIP LOCKED");
 
 export interface ClaimRequest {
   readonly claimId: string;
   readonly workerId: string;
   readonly leaseSeconds: number;
   readonly proofs: readonly GrantProof[];
+}
+
+export interface LaneClaimRequest extends ClaimRequest {
+  /** Whether other workers are likely to claim from the same lanes right now. */
+  readonly isBesideOthers: boolean;
 }
 
 /** What a claim of limited queues must find true, or it takes nothing. */
@@ -146,18 +162,23 @@ export interface LaneRequest {
 
 export interface PackedRows {
   readonly rows: string | null;
+  readonly picked: number | null;
   readonly until: number;
 }
 
 /** Rows as text, and until when all of them are leased. */
 export interface ClaimedRows {
   readonly rows: readonly string[];
+  /** Picked, but somebody else was first. */
+  readonly missed: number;
   readonly until: Date;
 }
 
 export function unpack([answer]: readonly PackedRows[]): ClaimedRows {
+  const rows = answer?.rows?.split(SEPARATOR) ?? [];
   return {
-    rows: answer?.rows?.split(SEPARATOR) ?? [],
+    rows,
+    missed: (answer?.picked ?? 0) - rows.length,
     until: new Date((answer?.until ?? 0) * 1000),
   };
 }
@@ -165,10 +186,10 @@ export function unpack([answer]: readonly PackedRows[]): ClaimedRows {
 /** Takes pending tasks of unkeyed lanes. In no particular order. */
 export async function claimTasks(
   db: Queryable,
-  { claimId, workerId, leaseSeconds, proofs }: ClaimRequest,
+  { claimId, workerId, leaseSeconds, proofs, isBesideOthers }: LaneClaimRequest,
   lanes: readonly LaneRequest[],
 ): Promise<ClaimedRows> {
-  const rows = await db.query<PackedRows>(CLAIM, [
+  const rows = await db.query<PackedRows>(isBesideOthers ? CLAIM_BESIDE_OTHERS : CLAIM_ALONE, [
     claimId,
     workerId,
     leaseSeconds,

@@ -32,7 +32,13 @@ it("a claim after the deadline of its starts takes nothing, and they can go back
     takeLimits(db, "orders", workerId, { slots: 0, starts: 5, lateSeconds });
   const claim = async ({ deadline }: Taken): Promise<number> => {
     const proofs = [{ queue: "orders", slots: 0, deadline }];
-    const facts = { claimId: randomUUID(), workerId, leaseSeconds: 60, proofs };
+    const facts = {
+      claimId: randomUUID(),
+      workerId,
+      leaseSeconds: 60,
+      proofs,
+      isBesideOthers: true,
+    };
     const wanted = lanes.map((lane) => ({ lane, floor: 0, take: 1 }));
     return (await claimTasks(db, facts, wanted)).rows.length;
   };

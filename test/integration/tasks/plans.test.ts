@@ -38,6 +38,8 @@ const CLAIM = "00000000-0000-4000-8000-0000000000aa";
 const TOKEN = { taskId: "1", generation: 1, claimId: CLAIM };
 const SETBACK = { id: "1", generation: 1, claim_id: CLAIM, reason: "no" };
 const FACTS = { claimId: CLAIM, workerId: WORKER, leaseSeconds: 30, proofs: [] };
+const ALONE = { ...FACTS, isBesideOthers: false };
+const BESIDE = { ...FACTS, isBesideOthers: true };
 const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", exceptKeys: [] };
 const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, take: 10 }));
 const PER_KEY = { otherwise: 1, keys: [{ tenant: "a", key: "b", allowed: 1 }], queues: [] };
@@ -69,7 +71,8 @@ type Case = readonly [string, (db: Recorder) => Promise<unknown>];
 
 /** Sent on the worker's own connection, whose plans are shaped. */
 const ON_SESSION: readonly Case[] = [
-  ["claim", (db) => claimTasks(db, FACTS, [{ lane: 2, floor: 0, take: 10 }])],
+  ["claim", (db) => claimTasks(db, ALONE, [{ lane: 2, floor: 0, take: 10 }])],
+  ["claim beside others", (db) => claimTasks(db, BESIDE, [{ lane: 2, floor: 0, take: 10 }])],
   ["look", (db) => lookAtLanes(db, ["orders"], new Map([[2, 0]]))],
   ["undo", (db) => undoClaim(db, CLAIM)],
   [
@@ -256,7 +259,7 @@ describe("a claim", () => {
       const claimId = `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
       const lanes = [{ lane: lane ?? 0, floor: 0, take: 100 }];
       const { statement, values } = await record((db) =>
-        claimTasks(db, { ...FACTS, claimId }, lanes),
+        claimTasks(db, { ...ALONE, claimId }, lanes),
       );
       const claimed = await session.query(renderStatement(statement, NAMES), [...values]);
       expect(claimed.rows[0]?.rows.split("\u001e")).toHaveLength(100);
