@@ -17,8 +17,9 @@ export async function lockDueClaims(tx: Queryable, max: number): Promise<string[
   return rows.map((row) => row.claim_id);
 }
 
-// Found through the ledger, by id, so that what is pending costs nothing. A row that its holder has
-// locked is not reaped: its transaction is about to say how the task ended.
+// Found through the ledger, each by its id, so that what is pending costs nothing: a subquery that
+// locks is never joined in another way. A row that its holder has locked is not reaped: its
+// transaction is about to say how the task ended.
 const LOST = statement(
   "tasks_lost",
   `SELECT task.id::text AS id, task.lease_generation AS generation, task.claim_id,
@@ -26,14 +27,20 @@ const LOST = statement(
           task.partition_key IS NOT NULL AS is_keyed, task.cancel_reason,
           COALESCE((queue.settings ->> 'maxLosses')::int, 3) AS max_losses,
           COALESCE(queue.settings ->> 'onFailure', 'continue') = 'park' AS parks
-     FROM {schema}.task_claims AS claim
-    CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
-     JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
-     JOIN {schema}.queues AS queue ON queue.name = task.queue
-    WHERE claim.claim_id = ANY ($1::text::uuid[])
-      AND task.lease_until <= NOW()
-    ORDER BY task.id
-      FOR UPDATE OF task SKIP LOCKED`,
+     FROM (SELECT claim.claim_id, one.id
+             FROM {schema}.task_claims AS claim
+            CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
+            WHERE claim.claim_id = ANY ($1::text::uuid[])
+            ORDER BY one.id) AS held
+    CROSS JOIN LATERAL (
+      SELECT *
+        FROM {schema}.tasks AS live
+       WHERE live.id = held.id
+         AND live.claim_id = held.claim_id
+         AND live.lease_until <= NOW()
+         FOR UPDATE SKIP LOCKED
+    ) AS task
+     JOIN {schema}.queues AS queue ON queue.name = task.queue`,
 );
 
 export interface LostTask {
@@ -113,15 +120,20 @@ export async function putOnProbation(tx: Queryable, ids: readonly string[]): Pro
 }
 
 // A claim leaves the ledger when none of its tasks is held any more; otherwise it is looked at
-// again when the next of its leases ends, or soon when a row was locked.
+// again when the next of its leases ends, or soon when a row was locked. OFFSET 0 keeps the planner
+// from reading all tasks at once.
 const FORGET = statement(
   "claims_forget",
   `WITH due AS MATERIALIZED (
      SELECT claim.claim_id,
             (SELECT min(task.lease_until)
                FROM unnest(claim.task_ids) AS one(id)
-               JOIN {schema}.tasks AS task
-                 ON task.id = one.id AND task.claim_id = claim.claim_id) AS next_at
+              CROSS JOIN LATERAL (
+                SELECT live.lease_until
+                  FROM {schema}.tasks AS live
+                 WHERE live.id = one.id AND live.claim_id = claim.claim_id
+                OFFSET 0
+              ) AS task) AS next_at
        FROM {schema}.task_claims AS claim
       WHERE claim.claim_id = ANY ($1::text::uuid[])
    ), gone AS (

@@ -272,3 +272,53 @@ describe("a claim", () => {
     });
   });
 });
+
+describe.each([
+  ["never analysed", false],
+  ["analysed", true],
+] as const)("200,000 pending and 10,000 running tasks that were %s", (_what, isAnalysed) => {
+  it("are reaped by reading those that run", async () => {
+    const database = await testDatabase();
+    await fill(database, 210_000);
+    const claims = await readColumn<string>(
+      database,
+      `WITH run AS (
+         SELECT id, md5((row_number() OVER (ORDER BY id) / 1000)::text)::uuid AS claim_id
+           FROM tidemill.tasks WHERE lane > 0 AND state = 'pending' ORDER BY id LIMIT 10000
+       ), taken AS (
+         UPDATE tidemill.tasks AS task
+            SET state = 'running', claim_id = run.claim_id, leased_by = '${WORKER}',
+                lease_until = NOW() - INTERVAL '1 second', lease_generation = 1
+           FROM run WHERE task.id = run.id
+       )
+       INSERT INTO tidemill.task_claims (claim_id, worker_id, check_at, task_ids)
+       SELECT claim_id, '${WORKER}', NOW(), array_agg(id) FROM run GROUP BY claim_id
+       RETURNING claim_id`,
+    );
+    if (isAnalysed) await database.pool.query("ANALYZE");
+    const session = await database.session();
+    await session.query("SET plan_cache_mode = force_generic_plan");
+    for (const send of [lockLostTasks, forgetClaims]) {
+      const { statement, values } = await record((db) => send(db, claims));
+      await session.query(`PREPARE one AS ${renderStatement(statement, NAMES)}`);
+      const { rows } = await session.query<{ "QUERY PLAN": readonly { Plan: RanNode }[] }>(
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE one(${values.map(literal).join(",")})`,
+      );
+      await session.query("DEALLOCATE one");
+      const plan = (rows[0]?.["QUERY PLAN"] ?? []).flatMap(({ Plan }) => flat(Plan) as RanNode[]);
+      const read = plan
+        .filter((node) => node["Relation Name"] === "tasks")
+        .map(
+          (node) =>
+            (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"],
+        );
+      expect(Math.max(...read)).toBe(10_000);
+    }
+  });
+});
+
+interface RanNode extends PlanNode {
+  readonly "Actual Rows": number;
+  readonly "Actual Loops": number;
+  readonly "Rows Removed by Filter"?: number;
+}
