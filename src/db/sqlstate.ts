@@ -52,6 +52,13 @@ export function constraintOf(error: unknown): string | undefined {
   return error instanceof Error ? (error as CodedError).constraint : undefined;
 }
 
+/** The server's own code, also of an error that was mapped to one of ours. */
+function serverCode(error: unknown): string | undefined {
+  return sqlState(error instanceof TidemillError ? error.cause : error);
+}
+
+export const isLockTimeout = (error: unknown): boolean => serverCode(error) === "55P03";
+
 export const isUniqueViolation = (error: unknown): boolean => sqlState(error) === "23505";
 
 /**

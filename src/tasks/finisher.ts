@@ -7,8 +7,8 @@ import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Queryable } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
+import { EndWriter } from "./end-writer.ts";
 import type { Settlement } from "./sql/finish.ts";
-import { buryTasks, completeTasks, endTasks, findCompleted, putBackTasks } from "./sql/finish.ts";
 
 /** Refused means that the lease was lost, or that the task was cancelled. */
 export type OnSettled = (
@@ -29,30 +29,42 @@ export interface FinisherOptions {
 const FLUSH_MAX = 2_000;
 const RETRY_MS_MAX = 2_000;
 const IDLE_MS = 60_000;
+/** A transaction that has a row locked may be long: it is asked again less and less often. */
+const LOCKED_MS = 50;
+const LOCKED_MS_MAX = 1_000;
+
+/** An end that could not be written. */
+interface Setback {
+  tries: number;
+  /** When it is sent again. */
+  dueMs: number;
+}
 
 /**
  * Writes what handlers ended with, in batches: at once when idle, and while one batch is on its way
  * the next is gathered. An entry leaves only when the database has answered for it; a batch whose
- * COMMIT was not answered is looked up in history before anything is sent again.
+ * COMMIT was not answered is looked up in history before anything is sent again. A task whose row
+ * somebody has locked rests and is sent again, until the row is free or the lease is lost.
  */
 export class Finisher implements Service {
   readonly name = "finisher";
-  readonly #db: Queryable;
+  readonly #writer: EndWriter;
   readonly #options: FinisherOptions;
   readonly #bell = new Bell();
   #waiting: ClaimedTask[] = [];
   #sending: ClaimedTask[] = [];
-  #endedClaims: string[] = [];
+  #resting: ClaimedTask[] = [];
+  readonly #setbacks = new Map<ClaimedTask, Setback>();
   #onEmpty: (() => void)[] = [];
 
   constructor(db: Queryable, options: FinisherOptions) {
-    this.#db = db;
+    this.#writer = new EndWriter(db);
     this.#options = options;
   }
 
   /** Entries that the database has not answered for. */
   get backlog(): number {
-    return this.#waiting.length + this.#sending.length;
+    return this.#waiting.length + this.#sending.length + this.#resting.length;
   }
 
   add(task: ClaimedTask, settlement: Settlement): void {
@@ -64,7 +76,7 @@ export class Finisher implements Service {
 
   /** All tasks of the claim have ended: its row in the ledger can go, with the next batch. */
   endClaim(claimId: string): void {
-    this.#endedClaims.push(claimId);
+    this.#writer.endClaim(claimId);
   }
 
   /** Resolves when everything added so far was answered. */
@@ -86,13 +98,14 @@ export class Finisher implements Service {
     if (this.#sending.length === 0) {
       // What else ends in this round of the event loop goes along.
       await new Promise<void>((resolve) => setImmediate(resolve));
+      this.#wakeRested();
       if (this.#waiting.length === 0) {
-        this.#tellEmpty();
-        return { restMs: IDLE_MS };
+        if (this.#resting.length === 0) this.#tellEmpty();
+        return { restMs: this.#restMs() };
       }
       this.#sending = this.#waiting.splice(0, FLUSH_MAX);
     }
-    const isAccepted = await this.#send(this.#sending);
+    const verdictOf = await this.#writer.write(this.#sending, this.#setbacks);
     const sent = this.#sending;
     this.#sending = [];
     const { clock, onSettled, onAnswered } = this.#options;
@@ -100,86 +113,45 @@ export class Finisher implements Service {
     let hasReturned = false;
     for (const task of sent) {
       const { settlement } = task;
-      if (settlement?.kind === "put-back") hasReturned = true;
-      if (settlement !== undefined) onSettled(task, settlement, isAccepted(task), nowMs);
+      if (settlement === undefined) continue;
+      const verdict = verdictOf(task);
+      if (verdict === "locked") {
+        this.#rest(task, nowMs);
+        continue;
+      }
+      if (this.#setbacks.size > 0) this.#setbacks.delete(task);
+      if (settlement.kind === "put-back") hasReturned = true;
+      onSettled(task, settlement, verdict === "accepted", nowMs);
     }
     onAnswered(hasReturned);
     return "again";
   }
 
-  /** All statements are written at once, one behind the other. */
-  async #send(tasks: readonly ClaimedTask[]): Promise<(task: ClaimedTask) => boolean> {
-    const found = await this.#findDoubtful(tasks);
-    const completions: ClaimedTask[] = [];
-    const others: ClaimedTask[] = [];
-    for (const task of tasks) {
-      if (found.has(task.id)) continue;
-      if (task.settlement?.kind !== "complete") others.push(task);
-      else if (!task.isCompletedByHandler) completions.push(task);
-      task.isDoubtful = true;
-    }
-    const claims = this.#endedClaims.splice(0);
-    try {
-      const [completed, accepted] = await Promise.all([
-        this.#complete(completions, claims),
-        this.#settleOthers(others),
-      ]);
-      return (task) => {
-        if (found.has(task.id)) return true;
-        if (task.settlement?.kind !== "complete") return accepted.has(task.id);
-        return !task.isCompletedByHandler && (completed?.has(task.id) ?? true);
-      };
-    } catch (error) {
-      this.#endedClaims.push(...claims);
-      throw error;
-    }
+  #rest(task: ClaimedTask, nowMs: number): void {
+    const tries = (this.#setbacks.get(task)?.tries ?? 0) + 1;
+    this.#setbacks.set(task, {
+      tries,
+      dueMs: nowMs + exponentialMs(tries, LOCKED_MS, LOCKED_MS_MAX),
+    });
+    task.isDoubtful = false; // It was answered.
+    this.#resting.push(task);
   }
 
-  async #complete(
-    tasks: readonly ClaimedTask[],
-    claims: readonly string[],
-  ): Promise<Set<string> | undefined> {
-    if (tasks.length === 0 && claims.length === 0) return undefined;
-    return await completeTasks(this.#db, tasks, claims);
+  #wakeRested(): void {
+    if (this.#resting.length === 0) return;
+    const nowMs = this.#options.clock.now();
+    const isDue = (task: ClaimedTask): boolean => (this.#setbacks.get(task)?.dueMs ?? 0) <= nowMs;
+    this.#waiting.push(...this.#resting.filter(isDue));
+    this.#resting = this.#resting.filter((task) => !isDue(task));
   }
 
-  /** Rare ends: retries, dead letters, what is given back. */
-  async #settleOthers(tasks: readonly ClaimedTask[]): Promise<Set<string>> {
-    if (tasks.length === 0) return new Set();
-    const [putBack, ended, buried] = [
-      rowsOf(tasks, "put-back"),
-      rowsOf(tasks, "end"),
-      rowsOf(tasks, "bury"),
-    ];
-    const accepted = await Promise.all([
-      putBack.length === 0 ? [] : putBackTasks(this.#db, putBack),
-      ended.length === 0 ? [] : endTasks(this.#db, ended),
-      buried.length === 0 ? [] : buryTasks(this.#db, buried),
-    ]);
-    return new Set(accepted.flatMap((ids) => [...ids]));
-  }
-
-  async #findDoubtful(tasks: readonly ClaimedTask[]): Promise<Set<string>> {
-    const doubtful = tasks.filter(
-      (task) =>
-        (task.isDoubtful || task.isCompletedByHandler) && task.settlement?.kind === "complete",
-    );
-    return doubtful.length === 0 ? new Set() : await findCompleted(this.#db, doubtful);
+  #restMs(): number {
+    const nowMs = this.#options.clock.now();
+    const dues = this.#resting.map((task) => (this.#setbacks.get(task)?.dueMs ?? 0) - nowMs);
+    return Math.max(1, Math.min(IDLE_MS, ...dues));
   }
 
   #tellEmpty(): void {
     for (const resolve of this.#onEmpty.splice(0)) resolve();
   }
-}
-
-type Other = Exclude<Settlement, { kind: "complete" }>;
-type RowOf<Kind extends Other["kind"]> = Extract<Other, { kind: Kind }>["row"];
-
-function rowsOf<Kind extends Other["kind"]>(
-  tasks: readonly ClaimedTask[],
-  kind: Kind,
-): RowOf<Kind>[] {
-  return tasks.flatMap(({ settlement }) =>
-    settlement?.kind === kind ? [(settlement as Extract<Other, { kind: Kind }>).row] : [],
-  ) as RowOf<Kind>[];
 }

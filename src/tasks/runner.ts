@@ -46,6 +46,8 @@ export interface TaskRunnerOptions {
 const ABORT_GRACE_MS = 1_000;
 const ANSWER_MS = 5_000;
 const LOST_MARGIN_MS = 3_000;
+/** How long the ends of a batch wait when one of its rows is locked, before they go without it. */
+const END_LOCK_TIMEOUT_MS = 100;
 
 /**
  * The task side of a worker: claims, runs, writes how it ended, keeps the leases.
@@ -73,7 +75,10 @@ export class TaskRunner implements Service {
     const { clock, logger, metrics, handlers } = options;
     // Claims and ends are written by two sessions of the server, and so on two of its cores.
     this.#claims = new TaskSession(db, { isPooled: options.isPooled });
-    this.#ends = new TaskSession(db, { isPooled: options.isPooled });
+    this.#ends = new TaskSession(db, {
+      isPooled: options.isPooled,
+      lockTimeoutMs: END_LOCK_TIMEOUT_MS,
+    });
     const notifier = new Notifier(db, options.channel, logger);
     this.finisher = new Finisher(this.#ends, {
       clock,

@@ -1,10 +1,13 @@
 import type { Connection, Database, Queryable } from "../db/database.ts";
-import { shapePlans } from "../db/sql/session.ts";
+import { queryWithLockTimeout, setSessionLockTimeout, shapePlans } from "../db/sql/session.ts";
+import { isLockTimeout } from "../db/sqlstate.ts";
 import type { Statement } from "../db/statement.ts";
 
 export interface TaskSessionOptions {
   /** Whether each statement may land on another server connection: then nothing can be set. */
   readonly isPooled: boolean;
+  /** A lock that is not free by then is an error. Defaults to waiting for it. */
+  readonly lockTimeoutMs?: number;
 }
 
 /**
@@ -29,7 +32,12 @@ export class TaskSession implements Queryable {
   }
 
   async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
-    return await this.#run((connection) => connection.query<Row>(statement, values));
+    const { isPooled, lockTimeoutMs } = this.#options;
+    return await this.#run((connection) =>
+      isPooled && lockTimeoutMs !== undefined
+        ? queryWithLockTimeout<Row>(connection, lockTimeoutMs, [statement, values])
+        : connection.query<Row>(statement, values),
+    );
   }
 
   async close(): Promise<void> {
@@ -45,7 +53,8 @@ export class TaskSession implements Queryable {
       connection = await opening;
       return await work(connection);
     } catch (error) {
-      if (this.#opening === opening) {
+      // The server gave up on a lock, and goes on with what comes next.
+      if (this.#opening === opening && !isLockTimeout(error)) {
         this.#opening = undefined;
         connection?.destroy();
       }
@@ -56,7 +65,10 @@ export class TaskSession implements Queryable {
   async #open(): Promise<Connection> {
     this.#incarnation += 1;
     const connection = await this.#db.connect("tasks");
-    if (!this.#options.isPooled) await shapePlans(connection);
+    const { isPooled, lockTimeoutMs } = this.#options;
+    if (isPooled) return connection;
+    await shapePlans(connection);
+    if (lockTimeoutMs !== undefined) await setSessionLockTimeout(connection, lockTimeoutMs);
     return connection;
   }
 }

@@ -1,5 +1,5 @@
 import type { Queryable } from "../database.ts";
-import { statement } from "../statement.ts";
+import { type Statement, statement } from "../statement.ts";
 
 const SERVER = statement(
   "server_facts",
@@ -32,11 +32,35 @@ export async function checkAlive(db: Queryable): Promise<void> {
   await db.query(ALIVE);
 }
 
-const LOCK_TIMEOUT = statement("lock_timeout", "SELECT set_config('lock_timeout', $1, true)");
+const LOCK_TIMEOUT = statement("lock_timeout", "SELECT set_config('lock_timeout', $1, $2)");
+const lockTimeout = (ms: number): string => `${Math.max(1, Math.round(ms))}ms`;
 
 /** For the rest of the transaction: a lock that is not free by then is an error (55P03). */
 export async function setLockTimeout(tx: Queryable, ms: number): Promise<void> {
-  await tx.query(LOCK_TIMEOUT, [`${Math.max(1, Math.round(ms))}ms`]);
+  await tx.query(LOCK_TIMEOUT, [lockTimeout(ms), true]);
+}
+
+/** The same, for as long as the connection lasts. */
+export async function setSessionLockTimeout(connection: Queryable, ms: number): Promise<void> {
+  await connection.query(LOCK_TIMEOUT, [lockTimeout(ms), false]);
+}
+
+const BEGIN = statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED");
+const COMMIT = statement("commit", "COMMIT");
+
+/** The same for one statement, where a session keeps nothing: all is written at once. */
+export async function queryWithLockTimeout<Row>(
+  connection: Queryable,
+  ms: number,
+  [one, values]: readonly [Statement, readonly unknown[]],
+): Promise<Row[]> {
+  const [, , rows] = await Promise.all([
+    connection.query(BEGIN),
+    setLockTimeout(connection, ms),
+    connection.query<Row>(one, values),
+    connection.query(COMMIT),
+  ]);
+  return rows;
 }
 
 // On a table that was never analysed the planner may prefer to read all of it, and a prepared

@@ -97,10 +97,84 @@ export async function findCompleted(
   return new Set(rows.map((row) => row.id));
 }
 
+// Asked only when a completion met a lock: which rows are free is told without waiting, and they
+// are free again when the statement ends. A row that is gone is free as well: its end says so.
+const LOCKED = statement(
+  "tasks_find_locked",
+  `WITH given AS MATERIALIZED (
+     SELECT id FROM unnest($1::text::bigint[]) AS one(id)
+   ), free AS MATERIALIZED (
+     SELECT task.id
+       FROM given
+       JOIN {schema}.tasks AS task ON task.id = given.id
+      ORDER BY task.id
+        FOR UPDATE OF task SKIP LOCKED
+   )
+   SELECT task.id::text AS id
+     FROM given
+     JOIN {schema}.tasks AS task ON task.id = given.id
+    WHERE task.id NOT IN (SELECT id FROM free)`,
+);
+
+/** Of these tasks, the ids of those whose rows somebody has locked. */
+export async function findLocked(
+  db: Queryable,
+  tasks: readonly Pick<Completion, "id">[],
+): Promise<Set<string>> {
+  const ids = `{${tasks.map((task) => task.id).join(",")}}`;
+  const rows = await db.query<{ id: string }>(LOCKED, [ids]);
+  return new Set(rows.map((row) => row.id));
+}
+
 const GIVEN = `
      SELECT * FROM jsonb_to_recordset($1::text::jsonb) AS given(
        id bigint, generation int, claim_id uuid, delay float8, refund boolean, outcome text,
        reason text, stack text, state text, cause text, park boolean)`;
+
+const HELD = `task.id = given.id
+        AND task.lease_generation = given.generation
+        AND task.claim_id = given.claim_id`;
+
+/**
+ * The rows that are free, locked in the order of their ids. What somebody has locked is not waited
+ * for, or one handler with an open transaction would keep the ends of all others waiting.
+ */
+const lockFree = (columns: string, condition = "TRUE"): string => `
+     SELECT task.id, ${columns}
+       FROM given
+       JOIN {schema}.tasks AS task
+         ON ${HELD}
+      WHERE ${condition}
+      ORDER BY task.id
+        FOR UPDATE OF task SKIP LOCKED`;
+
+/** What was done; and what is held as before, because somebody had it locked. */
+const answer = (done: string, condition = "TRUE"): string => `
+   SELECT id::text AS id, accepted
+     FROM (SELECT given.id, given.id IN (SELECT id FROM ${done}) AS accepted, task.cancel_reason
+             FROM given
+             JOIN {schema}.tasks AS task
+               ON ${HELD}) AS task
+    WHERE accepted OR ${condition}`;
+
+/** What the database said of ends. What is in neither was lost or cancelled. */
+export interface Ended {
+  readonly accepted: ReadonlySet<string>;
+  /** Still held, but somebody had the row locked: to be sent again. */
+  readonly locked: ReadonlySet<string>;
+}
+
+type EndedRow = { readonly id: string; readonly accepted: boolean };
+
+function toEnded(rows: readonly EndedRow[]): Ended {
+  const idsOf = (some: readonly EndedRow[]): Set<string> => new Set(some.map(({ id }) => id));
+  return {
+    accepted: idsOf(rows.filter((row) => row.accepted)),
+    locked: idsOf(rows.filter((row) => !row.accepted)),
+  };
+}
+
+const NOT_CANCELLED = "task.cancel_reason IS NULL";
 
 /** How an attempt ended that did not complete the task. */
 export interface Setback {
@@ -125,24 +199,18 @@ const FAILURES = `
        FROM done
       WHERE reason IS NOT NULL`;
 
-// Rows are locked in the order of their ids, and before a number is drawn: who draws a claim order
-// must have a transaction id. A keyed task keeps its order; when it must wait, a hold keeps the
-// later tasks of its key behind it. Whoever was cancelled meanwhile is not put back.
+// Rows are locked before a number is drawn: who draws a claim order must have a transaction id. A
+// keyed task keeps its order; when it must wait, a hold keeps the later tasks of its key behind it.
+// Whoever was cancelled meanwhile is not put back.
 const PUT_BACK = statement(
   "tasks_put_back",
   `WITH given AS (${GIVEN}
-   ), done AS MATERIALIZED (
-     SELECT task.id, task.lane, task.tenant, task.queue, task.priority, task.partition_key,
-            task.attempt, task.leased_by, task.on_probation, given.delay, given.refund,
-            given.outcome, given.reason, given.stack
-       FROM given
-       JOIN {schema}.tasks AS task
-         ON task.id = given.id
-        AND task.lease_generation = given.generation
-        AND task.claim_id = given.claim_id
-      WHERE task.cancel_reason IS NULL
-      ORDER BY task.id
-        FOR UPDATE OF task
+   ), done AS MATERIALIZED (${lockFree(
+     `task.lane, task.tenant, task.queue, task.priority, task.partition_key, task.attempt,
+            task.leased_by, task.on_probation, given.delay, given.refund, given.outcome,
+            given.reason, given.stack`,
+     NOT_CANCELLED,
+   )}
    ), back AS (
      UPDATE {schema}.tasks AS task
         SET state = CASE WHEN done.partition_key IS NULL AND done.delay > 0
@@ -164,7 +232,6 @@ const PUT_BACK = statement(
             progress = NULL
        FROM done
       WHERE task.id = done.id
-     RETURNING task.id
    ), failures AS (${FAILURES}
    ), holds AS (
      INSERT INTO {schema}.key_holds AS hold
@@ -176,14 +243,11 @@ const PUT_BACK = statement(
         AND (done.delay > 0 OR NOT done.refund)
          ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
         SET until = excluded.until, task_id = excluded.task_id, reason = excluded.reason
-   )
-   SELECT id::text AS id FROM back`,
+   )${answer("done", NOT_CANCELLED)}`,
 );
 
-/** The ids that were accepted. The others were lost or cancelled. */
-export async function putBackTasks(db: Queryable, tasks: readonly PutBack[]): Promise<Set<string>> {
-  const rows = await db.query<{ id: string }>(PUT_BACK, [JSON.stringify(tasks)]);
-  return new Set(rows.map((row) => row.id));
+export async function putBackTasks(db: Queryable, tasks: readonly PutBack[]): Promise<Ended> {
+  return toEnded(await db.query<EndedRow>(PUT_BACK, [JSON.stringify(tasks)]));
 }
 
 export interface TerminalEnd extends Setback {
@@ -193,26 +257,25 @@ export interface TerminalEnd extends Setback {
 const END = statement(
   "tasks_end",
   `WITH given AS (${GIVEN}
+   ), free AS MATERIALIZED (${lockFree(
+     "given.state AS end_state, given.outcome, given.reason, given.stack",
+   )}
    ), done AS (
      DELETE FROM {schema}.tasks AS task
-      USING given
-      WHERE task.id = given.id
-        AND task.lease_generation = given.generation
-        AND task.claim_id = given.claim_id
-     RETURNING task.*, given.state AS end_state, given.outcome, given.reason, given.stack
+      USING free
+      WHERE task.id = free.id
+     RETURNING task.*, free.end_state, free.outcome, free.reason, free.stack
    ), history AS (
      INSERT INTO {schema}.task_history (state, reason, ${HISTORY_COLUMNS})
      SELECT end_state, COALESCE(reason, cancel_reason), ${HISTORY_COLUMNS} FROM done
    ), failures AS (${FAILURES}
    ), tally AS (${TALLY}
-   )
-   SELECT id::text AS id FROM done`,
+   )${answer("free")}`,
 );
 
-/** Moves tasks to history that will not be tried again, and gives the ids that were accepted. */
-export async function endTasks(db: Queryable, tasks: readonly TerminalEnd[]): Promise<Set<string>> {
-  const rows = await db.query<{ id: string }>(END, [JSON.stringify(tasks)]);
-  return new Set(rows.map((row) => row.id));
+/** Moves tasks to history that will not be tried again. */
+export async function endTasks(db: Queryable, tasks: readonly TerminalEnd[]): Promise<Ended> {
+  return toEnded(await db.query<EndedRow>(END, [JSON.stringify(tasks)]));
 }
 
 export interface Burial extends Setback {
@@ -229,14 +292,15 @@ const DEAD_COLUMNS = `
 const BURY = statement(
   "tasks_bury",
   `WITH given AS (${GIVEN}
+   ), free AS MATERIALIZED (${lockFree(
+     "given.cause, given.outcome, given.reason, given.stack, given.park",
+     NOT_CANCELLED,
+   )}
    ), done AS (
      DELETE FROM {schema}.tasks AS task
-      USING given
-      WHERE task.id = given.id
-        AND task.lease_generation = given.generation
-        AND task.claim_id = given.claim_id
-        AND task.cancel_reason IS NULL
-     RETURNING task.*, given.cause, given.outcome, given.reason, given.stack, given.park
+      USING free
+      WHERE task.id = free.id
+     RETURNING task.*, free.cause, free.outcome, free.reason, free.stack, free.park
    ), dead AS (
      INSERT INTO {schema}.dead_letters (cause, reason, ${DEAD_COLUMNS})
      SELECT cause, COALESCE(reason, ''), ${DEAD_COLUMNS} FROM done
@@ -250,13 +314,11 @@ const BURY = statement(
       WHERE park AND partition_key IS NOT NULL
          ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
         SET task_id = excluded.task_id, reason = excluded.reason
-   )
-   SELECT id::text AS id FROM done`,
+   )${answer("free", NOT_CANCELLED)}`,
 );
 
-export async function buryTasks(db: Queryable, tasks: readonly Burial[]): Promise<Set<string>> {
-  const rows = await db.query<{ id: string }>(BURY, [JSON.stringify(tasks)]);
-  return new Set(rows.map((row) => row.id));
+export async function buryTasks(db: Queryable, tasks: readonly Burial[]): Promise<Ended> {
+  return toEnded(await db.query<EndedRow>(BURY, [JSON.stringify(tasks)]));
 }
 
 /** What is to be written of a task whose handler ended. */

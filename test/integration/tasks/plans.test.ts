@@ -11,6 +11,7 @@ import {
   completeTasks,
   endTasks,
   findCompleted,
+  findLocked,
   putBackTasks,
 } from "../../../src/tasks/sql/finish.ts";
 import { advanceHolds } from "../../../src/tasks/sql/holds.ts";
@@ -83,6 +84,7 @@ const ON_SESSION: readonly Case[] = [
     "find completed",
     (db) => findCompleted(db, [{ id: "1", generation: 1, claimId: CLAIM, result: "" }]),
   ],
+  ["find locked", (db) => findLocked(db, [{ id: "1" }])],
   [
     "put back",
     (db) => putBackTasks(db, [{ ...SETBACK, outcome: "failed", delay: 1, refund: false }]),
