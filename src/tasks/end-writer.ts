@@ -1,5 +1,5 @@
 import type { Queryable } from "../db/database.ts";
-import { isLockTimeout } from "../db/sqlstate.ts";
+import { isLockTimeout, isRefusal } from "../db/sqlstate.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import {
   buryTasks,
@@ -12,8 +12,11 @@ import {
   type Settlement,
 } from "./sql/finish.ts";
 
-/** Lost: the lease is not ours any more, or the task was cancelled. Locked: to be sent again. */
-export type Verdict = "accepted" | "lost" | "locked";
+/**
+ * Lost: the lease is not ours any more, or the task was cancelled. Locked: to be sent again. An
+ * error: the server refuses what is in it, and nothing else.
+ */
+export type Verdict = "accepted" | "lost" | "locked" | Error;
 
 /** By task id; what is not named was lost. Undefined: all were accepted. */
 type Verdicts = ReadonlyMap<string, Verdict> | undefined;
@@ -53,14 +56,15 @@ export class EndWriter {
     const others: ClaimedTask[] = [];
     for (const task of tasks) {
       if (found.has(task.id)) continue;
-      if (task.settlement?.kind !== "complete") others.push(task);
-      else if (wasLocked.has(task)) suspects.add(task);
-      else if (!task.isCompletedByHandler) completions.push(task);
       task.isDoubtful = true;
+      if (task.settlement?.kind !== "complete") others.push(task);
+      else if (task.isCompletedByHandler) continue;
+      else if (wasLocked.has(task)) suspects.add(task);
+      else completions.push(task);
     }
     const [completed, suspected, ended] = await Promise.all([
       this.#complete(completions),
-      suspects.size === 0 ? undefined : this.#completeFree([...suspects]),
+      suspects.size === 0 ? NOTHING : divided([...suspects], (some) => this.#completeFree(some)),
       this.#endOthers(others),
     ]);
     return (task) => {
@@ -73,13 +77,17 @@ export class EndWriter {
   }
 
   async #complete(tasks: readonly ClaimedTask[]): Promise<Verdicts> {
-    const claims = this.#endedClaims.splice(0);
-    if (tasks.length === 0 && claims.length === 0) return undefined;
+    if (tasks.length === 0 && this.#endedClaims.length === 0) return undefined;
+    return await divided(tasks, (some) => this.#completeSome(some));
+  }
+
+  async #completeSome(tasks: readonly ClaimedTask[]): Promise<Verdicts> {
+    const claims = this.#endedClaims;
     try {
       const accepted = await completeTasks(this.#db, tasks, claims);
+      this.#endedClaims = this.#endedClaims.slice(claims.length);
       return accepted === undefined ? undefined : verdictsOf(accepted, "accepted");
     } catch (error) {
-      this.#endedClaims.push(...claims);
       if (!isLockTimeout(error)) throw error;
       return await this.#completeFree(tasks);
     }
@@ -91,28 +99,29 @@ export class EndWriter {
     const free = tasks.filter((task) => !locked.has(task.id));
     const accepted = free.length === 0 ? undefined : await completeTasks(this.#db, free, []);
     const ids = accepted ?? new Set(free.map((task) => task.id));
-    return new Map([...verdictsOf(ids, "accepted"), ...verdictsOf(locked, "locked")]);
+    return toVerdicts({ accepted: ids, locked });
   }
 
   /** Retries, dead letters, what is given back. */
   async #endOthers(tasks: readonly ClaimedTask[]): Promise<ReadonlyMap<string, Verdict>> {
-    if (tasks.length === 0) return new Map();
-    const [putBack, ended, buried] = [
-      rowsOf(tasks, "put-back"),
-      rowsOf(tasks, "end"),
-      rowsOf(tasks, "bury"),
-    ];
-    const none: Ended = { accepted: new Set(), locked: new Set() };
+    if (tasks.length === 0) return NOTHING;
     const answers = await Promise.all([
-      putBack.length === 0 ? none : putBackTasks(this.#db, putBack),
-      ended.length === 0 ? none : endTasks(this.#db, ended),
-      buried.length === 0 ? none : buryTasks(this.#db, buried),
+      this.#endAs("put-back", tasks, putBackTasks),
+      this.#endAs("end", tasks, endTasks),
+      this.#endAs("bury", tasks, buryTasks),
     ]);
-    return new Map(
-      answers.flatMap(({ accepted, locked }) => [
-        ...verdictsOf(accepted, "accepted"),
-        ...verdictsOf(locked, "locked"),
-      ]),
+    return new Map(answers.flatMap((verdicts) => [...(verdicts ?? NOTHING)]));
+  }
+
+  async #endAs<Kind extends Other["kind"]>(
+    kind: Kind,
+    tasks: readonly ClaimedTask[],
+    write: (db: Queryable, rows: RowOf<Kind>[]) => Promise<Ended>,
+  ): Promise<Verdicts> {
+    const ofKind = tasks.filter(({ settlement }) => settlement?.kind === kind);
+    if (ofKind.length === 0) return NOTHING;
+    return await divided(ofKind, async (some) =>
+      toVerdicts(await write(this.#db, rowsOf(some, kind))),
     );
   }
 
@@ -124,6 +133,38 @@ export class EndWriter {
     );
     return doubtful.length === 0 ? new Set() : await findCompleted(this.#db, doubtful);
   }
+}
+
+const NOTHING: ReadonlyMap<string, Verdict> = new Map();
+
+/**
+ * A batch that is refused as a whole is halved until each task that is refused stands alone. The
+ * batch may also be more than fits into one text.
+ */
+async function divided(
+  tasks: readonly ClaimedTask[],
+  send: (some: readonly ClaimedTask[]) => Promise<Verdicts>,
+): Promise<Verdicts> {
+  try {
+    return await send(tasks);
+  } catch (error) {
+    if (!isRefusal(error) && !(error instanceof RangeError)) throw error;
+    const [first] = tasks;
+    if (first === undefined || !(error instanceof Error)) throw error;
+    if (tasks.length === 1) return new Map([[first.id, error]]);
+    const middle = Math.ceil(tasks.length / 2);
+    const verdicts = new Map<string, Verdict>();
+    for (const half of [tasks.slice(0, middle), tasks.slice(middle)]) {
+      const all = new Set(half.map((task) => task.id));
+      const answer = (await divided(half, send)) ?? verdictsOf(all, "accepted");
+      for (const [id, verdict] of answer) verdicts.set(id, verdict);
+    }
+    return verdicts;
+  }
+}
+
+function toVerdicts({ accepted, locked }: Ended): Map<string, Verdict> {
+  return new Map([...verdictsOf(accepted, "accepted"), ...verdictsOf(locked, "locked")]);
 }
 
 function verdictsOf(ids: ReadonlySet<string>, verdict: Verdict): Map<string, Verdict> {

@@ -22,6 +22,8 @@ export interface FinisherOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onSettled: OnSettled;
+  /** What is to be written instead of an end that the database refuses. */
+  readonly onRefused: (task: ClaimedTask, error: Error) => Settlement;
   /** A batch was answered for. `hasReturned`: some of its tasks are to run again. */
   readonly onAnswered: (hasReturned: boolean) => void;
 }
@@ -32,19 +34,25 @@ const IDLE_MS = 60_000;
 /** A transaction that has a row locked may be long: it is asked again less and less often. */
 const LOCKED_MS = 50;
 const LOCKED_MS_MAX = 1_000;
+/** Nothing can be written of it, until a person mends what refuses it. */
+const REFUSED_MS = 1_000;
+const REFUSED_MS_MAX = 60_000;
 
 /** An end that could not be written. */
 interface Setback {
-  tries: number;
+  readonly tries: number;
   /** When it is sent again. */
-  dueMs: number;
+  readonly dueMs: number;
+  /** What its handler said was refused. */
+  readonly isRefused: boolean;
 }
 
 /**
  * Writes what handlers ended with, in batches: at once when idle, and while one batch is on its way
  * the next is gathered. An entry leaves only when the database has answered for it; a batch whose
  * COMMIT was not answered is looked up in history before anything is sent again. A task whose row
- * somebody has locked rests and is sent again, until the row is free or the lease is lost.
+ * somebody has locked rests and is sent again, until the row is free or the lease is lost. An end
+ * that the database refuses is written as a failure of its attempt.
  */
 export class Finisher implements Service {
   readonly name = "finisher";
@@ -116,23 +124,39 @@ export class Finisher implements Service {
       if (settlement === undefined) continue;
       const verdict = verdictOf(task);
       if (verdict === "locked") {
-        this.#rest(task, nowMs);
+        this.#rest(task, LOCKED_MS, LOCKED_MS_MAX);
         continue;
       }
-      if (this.#setbacks.size > 0) this.#setbacks.delete(task);
+      if (verdict instanceof Error) {
+        this.#refuse(task, verdict);
+        continue;
+      }
       if (settlement.kind === "put-back") hasReturned = true;
       onSettled(task, settlement, verdict === "accepted", nowMs);
+      // Of one that is not settled, something else is written now: what befell it is remembered.
+      if (this.#setbacks.size > 0 && task.state === "settled") this.#setbacks.delete(task);
     }
     onAnswered(hasReturned);
     return "again";
   }
 
-  #rest(task: ClaimedTask, nowMs: number): void {
-    const tries = (this.#setbacks.get(task)?.tries ?? 0) + 1;
-    this.#setbacks.set(task, {
-      tries,
-      dueMs: nowMs + exponentialMs(tries, LOCKED_MS, LOCKED_MS_MAX),
-    });
+  #refuse(task: ClaimedTask, error: Error): void {
+    const { logger, onRefused } = this.#options;
+    const facts = { task: task.id, queue: task.queue, error: messageOf(error) };
+    logger.warn(facts, "the database refused how a task ended");
+    if (this.#setbacks.get(task)?.isRefused === true) {
+      this.#rest(task, REFUSED_MS, REFUSED_MS_MAX);
+      return;
+    }
+    this.#setbacks.set(task, { tries: 0, dueMs: 0, isRefused: true });
+    this.add(task, onRefused(task, error));
+  }
+
+  #rest(task: ClaimedTask, baseMs: number, maxMs: number): void {
+    const known = this.#setbacks.get(task);
+    const tries = (known?.tries ?? 0) + 1;
+    const dueMs = this.#options.clock.now() + exponentialMs(tries, baseMs, maxMs);
+    this.#setbacks.set(task, { tries, dueMs, isRefused: known?.isRefused === true });
     task.isDoubtful = false; // It was answered.
     this.#resting.push(task);
   }

@@ -16,7 +16,7 @@ import type { TaskHandler } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import type { TaskActs } from "./running-context.ts";
 import { TaskSession } from "./session.ts";
-import { resultJson } from "./settlement.ts";
+import { resultJson, settleRefused } from "./settlement.ts";
 import { completeTasks } from "./sql/finish.ts";
 import { extendLease, saveProgress } from "./sql/lease.ts";
 import { readQueues } from "./sql/queues.ts";
@@ -85,6 +85,7 @@ export class TaskRunner implements Service {
       logger,
       onSettled: (task, settlement, accepted, nowMs) =>
         this.#executor.settled(task, settlement, accepted, nowMs),
+      onRefused: (task, error) => settleRefused(task, error, options.random),
       onAnswered: (hasReturned) => {
         if (hasReturned) this.#claimer.workArrived();
         else this.#claimer.roomMade();

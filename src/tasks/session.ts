@@ -1,6 +1,6 @@
 import type { Connection, Database, Queryable } from "../db/database.ts";
 import { queryWithLockTimeout, setSessionLockTimeout, shapePlans } from "../db/sql/session.ts";
-import { isLockTimeout } from "../db/sqlstate.ts";
+import { isLockTimeout, isRefusal } from "../db/sqlstate.ts";
 import type { Statement } from "../db/statement.ts";
 
 export interface TaskSessionOptions {
@@ -53,8 +53,9 @@ export class TaskSession implements Queryable {
       connection = await opening;
       return await work(connection);
     } catch (error) {
-      // The server gave up on a lock, and goes on with what comes next.
-      if (this.#opening === opening && !isLockTimeout(error)) {
+      // What the server has answered leaves the connection as it was.
+      const isAnswered = isLockTimeout(error) || isRefusal(error);
+      if (this.#opening === opening && !isAnswered) {
         this.#opening = undefined;
         connection?.destroy();
       }

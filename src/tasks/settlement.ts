@@ -71,6 +71,12 @@ export function settleInvalid(task: ClaimedTask, error: unknown): Settlement {
   return bury(task, { outcome: "failed", reason: messageOf(error) }, cause);
 }
 
+/** The server refuses what was to be written of its end, so the attempt has failed. */
+export function settleRefused(task: ClaimedTask, error: unknown, random: () => number): Settlement {
+  const reason = `the database refused how it ended: ${messageOf(error)}`;
+  return retryOrBury(task, { outcome: "failed", reason }, backoffSeconds(task, random));
+}
+
 export function settleCancelled(task: ClaimedTask): Settlement {
   return { kind: "end", row: { ...setback(task, "cancelled"), state: "cancelled" } };
 }
