@@ -1,10 +1,10 @@
 import type { Clock } from "../base/clock.ts";
+import type { Queryable } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { KeyRates } from "./key-rates.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
-import type { TaskSession } from "./session.ts";
 import type { Settling } from "./settling.ts";
 import type { ClaimedRows } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
@@ -32,6 +32,8 @@ export interface KeySpace {
 interface Lane {
   floor: number;
   isEmpty: boolean;
+  /** Grows whenever the floor is lowered: what was asked before must not raise it again. */
+  version: number;
 }
 
 /** A task claimed for one key waits in memory; more of one key than this helps nobody. */
@@ -56,7 +58,7 @@ export type TakeRows = (
  * until they end.
  */
 export class KeyClaimer {
-  readonly #session: TaskSession;
+  readonly #session: Queryable;
   readonly #executor: Executor;
   readonly #settling: Settling;
   readonly #clock: Clock;
@@ -67,11 +69,13 @@ export class KeyClaimer {
   #epoch = "";
   #unopened: number[] = [];
   readonly #lanes = new Map<number, Lane>();
+  /** The newest of any lane. */
+  #version = 0;
   #nextHoldAtMs = -Infinity;
   #openAgainAtMs = -Infinity;
 
   constructor(
-    session: TaskSession,
+    session: Queryable,
     executor: Executor,
     space: KeySpace,
     more: { readonly settling: Settling; readonly clock: Clock; readonly limiter: Limiter },
@@ -116,10 +120,18 @@ export class KeyClaimer {
 
   /** The server may have restarted: what was known of lanes is to be found again. */
   forget(): void {
-    for (const lane of this.#lanes.values()) {
-      lane.floor = 0;
-      lane.isEmpty = false;
-    }
+    for (const lane of this.#lanes.values()) this.#lower(lane);
+  }
+
+  #lower(lane: Lane): void {
+    lane.floor = 0;
+    lane.isEmpty = false;
+    lane.version = this.#nextVersion();
+  }
+
+  #nextVersion(): number {
+    this.#version += 1;
+    return this.#version;
   }
 
   /** Holds may have come or gone, and with them what is below the floors. */
@@ -170,7 +182,8 @@ export class KeyClaimer {
     const foreign = await findForeignLanes(this.#session, [...asked], ids);
     if (this.#epoch !== epoch) return;
     for (const lane of asked) {
-      if (!foreign.has(lane)) this.#lanes.set(lane, { floor: 0, isEmpty: false });
+      if (foreign.has(lane)) continue;
+      this.#lanes.set(lane, { floor: 0, isEmpty: false, version: this.#nextVersion() });
     }
     this.#unopened = this.#unopened.filter((lane) => foreign.has(lane) || !asked.has(lane));
     this.#openAgainAtMs = this.#clock.now() + FOREIGN_RETRY_MS;
@@ -183,15 +196,16 @@ export class KeyClaimer {
     if (this.#busyLanes().length === 0) {
       if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
     }
-    const epoch = this.#epoch;
+    const [epoch, version] = [this.#epoch, this.#version];
     const floors = new Map([...this.#lanes].map(([lane, { floor }]) => [lane, floor]));
     const { heads, oldestRunning } = await lookAtKeyLanes(this.#session, this.#space.id, floors);
     if (this.#epoch !== epoch) return;
     this.#settling.observe(oldestRunning);
     for (const [lane, head] of heads) {
       const known = this.#lanes.get(lane);
-      // A floor that was lowered meanwhile, for a key that flows again, must stay low.
-      if (known === undefined || known.floor !== floors.get(lane)) continue;
+      // A floor that was lowered meanwhile, for a key that flows again, must stay low. It may have
+      // been as low before, so floors tell nothing.
+      if (known === undefined || known.version > version) continue;
       // Not past a held task: its key may flow again before we hear of it, and it comes first.
       const before = (head.order ?? Infinity) - 1;
       known.floor = Math.max(known.floor, Math.min(this.#settling.settled, before));
@@ -209,6 +223,7 @@ export class KeyClaimer {
       floor: this.#lanes.get(lane)?.floor ?? 0,
       take: each,
     }));
+    const version = this.#version;
     const taken = new Map<number, number>();
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const byQueue = new Map<string, number>();
@@ -243,7 +258,8 @@ export class KeyClaimer {
     if (isLimited) return count;
     for (const { lane } of lanes) {
       const known = this.#lanes.get(lane);
-      if (known !== undefined && (taken.get(lane) ?? 0) < each) known.isEmpty = true;
+      if (known === undefined || known.version > version) continue;
+      if ((taken.get(lane) ?? 0) < each) known.isEmpty = true;
     }
     return count;
   }
@@ -318,9 +334,7 @@ export class KeyClaimer {
   /** Tasks below the floor may be wanted again. */
   flowAgain(lane: number): void {
     const known = this.#lanes.get(lane);
-    if (known === undefined) return;
-    known.floor = 0;
-    known.isEmpty = false;
+    if (known !== undefined) this.#lower(known);
   }
 }
 
