@@ -98,6 +98,7 @@ const OWN_TABLES = [
   "cluster_changes",
   "consumer_partitions",
   "consumer_states",
+  "crash_marker",
   "dead_letters",
   "event_keys",
   "frontier_fence",

@@ -13,6 +13,7 @@ import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { Prefetch } from "./prefetch.ts";
+import { ServerWatch } from "./server-watch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
 import {
@@ -73,8 +74,8 @@ export class Claimer {
   readonly #options: ClaimerOptions;
   readonly #lanes: LaneBook;
   readonly #settling: Settling;
+  readonly #server: ServerWatch;
   readonly #prefetch: Prefetch;
-  #incarnation = -1;
   #lookedAtMs = -Infinity;
   #isWorkNews = true;
   #newestOrder = 0;
@@ -93,6 +94,7 @@ export class Claimer {
     const { agingSeconds, fairnessTurn: turn, weightOf } = options;
     this.#lanes = new LaneBook({ agingSeconds, turn, weightOf });
     this.#settling = new Settling(options.sequence);
+    this.#server = new ServerWatch(session, () => this.#forget());
     this.#prefetch = new Prefetch(options.clock, options.concurrency);
     this.#limiter = new Limiter(session, {
       workerId: options.workerId,
@@ -111,10 +113,17 @@ export class Claimer {
 
   /** Set once the queues are registered. */
   useKeySpaces(spaces: readonly KeySpace[]): void {
-    const { clock } = this.#options;
-    const more = { settling: this.#settling, clock, limiter: this.#limiter };
+    const parts = {
+      settling: this.#settling,
+      server: this.#server,
+      limiter: this.#limiter,
+      clock: this.#options.clock,
+    };
     this.#spaces = new Map(
-      spaces.map((space) => [space.id, new KeyClaimer(this.#session, this.#executor, space, more)]),
+      spaces.map((space) => [
+        space.id,
+        new KeyClaimer(this.#session, this.#executor, space, parts),
+      ]),
     );
   }
 
@@ -361,27 +370,32 @@ export class Claimer {
   /** Where each lane begins. Also the moment at which an epoch may have closed. */
   async #look(): Promise<void> {
     const { clock, queues } = this.#options;
-    if (this.#incarnation !== this.#session.incarnation) {
-      this.#lanes.forgetFloors();
-      for (const space of this.#spaces.values()) space.forget();
-      this.#settling.forget();
-      this.#incarnation = this.#session.incarnation;
-    }
-    const incarnation = this.#incarnation;
+    const [version, before] = [this.#lanes.version, this.#settling.settled];
     const look = await lookAtLanes(this.#session, queues, this.#lanes.floors);
-    if (this.#session.incarnation !== incarnation && incarnation !== 0) return;
-    this.#incarnation = this.#session.incarnation;
-    this.#settling.observe(look.oldestRunning);
     this.#lookedAtMs = clock.now();
-    this.#lanes.saw(look, this.#settling.settled, this.#lookedAtMs);
+    if (look !== undefined) {
+      if (!(await this.#server.confirms(look.marker))) return;
+      const settled = this.#settling.observe(look.oldestRunning, before);
+      if (this.#lanes.version !== version) return;
+      this.#lanes.saw(look.lanes, settled, this.#lookedAtMs);
+    }
     for (const queue of queues) {
       const seconds = this.#lanes.oldestSeconds(queue, this.#lookedAtMs);
       this.#options.metrics.oldestPending.set(seconds, { queue });
     }
+    // Without a marker nobody could tell whether the epoch closes on the same server.
     const unsettled = this.#newestOrder - this.#settling.settled;
-    if (!this.#settling.isOpen && unsettled > EPOCH_NUMBERS) {
-      await this.#settling.open(this.#session);
-    }
+    const isWorthIt = unsettled > EPOCH_NUMBERS && this.#server.marker !== null;
+    if (!this.#settling.isOpen && isWorthIt) await this.#settling.open(this.#session);
+  }
+
+  /** The server may have crashed: what it had not written is gone, and what we saw of it. */
+  #forget(): void {
+    this.#options.logger.info({}, "the server may have crashed: looks at all lanes again");
+    this.#lanes.forgetFloors();
+    for (const space of this.#spaces.values()) space.forget();
+    this.#settling.forget();
+    this.workArrived();
   }
 
   /** Nothing may be claimed while tasks are held that this worker does not know of. */

@@ -5,6 +5,7 @@ import type { Executor } from "./executor.ts";
 import { KeyRates } from "./key-rates.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
+import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
 import type { ClaimedRows } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
@@ -40,6 +41,14 @@ interface Lane {
 const PER_KEY_MAX = 50;
 const FOREIGN_RETRY_MS = 50;
 
+/** What all key spaces of a worker share. */
+export interface KeyClaimerParts {
+  readonly settling: Settling;
+  readonly server: ServerWatch;
+  readonly limiter: Limiter;
+  readonly clock: Clock;
+}
+
 /** How a claim is made is the same for all; the claimer hands it down. */
 export type TakeRows = (
   claim: (claimId: string) => Promise<ClaimedRows>,
@@ -61,6 +70,7 @@ export class KeyClaimer {
   readonly #session: Queryable;
   readonly #executor: Executor;
   readonly #settling: Settling;
+  readonly #server: ServerWatch;
   readonly #clock: Clock;
   readonly #limiter: Limiter;
   readonly #space: KeySpace;
@@ -74,18 +84,14 @@ export class KeyClaimer {
   #nextHoldAtMs = -Infinity;
   #openAgainAtMs = -Infinity;
 
-  constructor(
-    session: Queryable,
-    executor: Executor,
-    space: KeySpace,
-    more: { readonly settling: Settling; readonly clock: Clock; readonly limiter: Limiter },
-  ) {
-    this.#limiter = more.limiter;
+  constructor(session: Queryable, executor: Executor, space: KeySpace, parts: KeyClaimerParts) {
+    this.#limiter = parts.limiter;
     this.#session = session;
     this.#executor = executor;
     this.#space = space;
-    this.#settling = more.settling;
-    this.#clock = more.clock;
+    this.#settling = parts.settling;
+    this.#server = parts.server;
+    this.#clock = parts.clock;
   }
 
   /** As they are stored: a person may have changed them. Of several rates the strictest holds. */
@@ -118,7 +124,7 @@ export class KeyClaimer {
     return this.#lanes.size + this.#unopened.length;
   }
 
-  /** The server may have restarted: what was known of lanes is to be found again. */
+  /** The server may have crashed: what was known of lanes is to be found again. */
   forget(): void {
     for (const lane of this.#lanes.values()) this.#lower(lane);
   }
@@ -196,19 +202,20 @@ export class KeyClaimer {
     if (this.#busyLanes().length === 0) {
       if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
     }
-    const [epoch, version] = [this.#epoch, this.#version];
+    const [epoch, version, before] = [this.#epoch, this.#version, this.#settling.settled];
     const floors = new Map([...this.#lanes].map(([lane, { floor }]) => [lane, floor]));
-    const { heads, oldestRunning } = await lookAtKeyLanes(this.#session, this.#space.id, floors);
+    const look = await lookAtKeyLanes(this.#session, this.#space.id, floors);
+    if (!(await this.#server.confirms(look.marker))) return;
+    const settled = this.#settling.observe(look.oldestRunning, before);
     if (this.#epoch !== epoch) return;
-    this.#settling.observe(oldestRunning);
-    for (const [lane, head] of heads) {
+    for (const [lane, head] of look.heads) {
       const known = this.#lanes.get(lane);
       // A floor that was lowered meanwhile, for a key that flows again, must stay low. It may have
       // been as low before, so floors tell nothing.
       if (known === undefined || known.version > version) continue;
       // Not past a held task: its key may flow again before we hear of it, and it comes first.
-      const before = (head.order ?? Infinity) - 1;
-      known.floor = Math.max(known.floor, Math.min(this.#settling.settled, before));
+      const below = (head.order ?? Infinity) - 1;
+      known.floor = Math.max(known.floor, Math.min(settled, below));
       known.isEmpty = !head.isFree;
     }
   }
@@ -224,6 +231,7 @@ export class KeyClaimer {
       take: each,
     }));
     const version = this.#version;
+    const { marker } = this.#server; // Of the same moment as the floors.
     const taken = new Map<number, number>();
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const byQueue = new Map<string, number>();
@@ -239,6 +247,7 @@ export class KeyClaimer {
           proofs: this.#limiter.proofs(),
           keySpaceId: this.#space.id,
           epoch: this.#epoch,
+          marker,
           exceptKeys: this.#executor.keys.longLines(PER_KEY_MAX),
           ...(perKey === undefined ? {} : { perKey }),
         },

@@ -1,5 +1,5 @@
 import type { LaneOwner } from "./claimed-row.ts";
-import type { LaneRequest, LaneView, Look } from "./sql/claim.ts";
+import type { LaneRequest, LaneView } from "./sql/claim.ts";
 
 /** What this worker knows of one lane. */
 interface Lane extends LaneView {
@@ -31,13 +31,14 @@ export interface FairnessOptions {
  *
  * A floor says that nothing at or below it is pending. It moves only when an epoch has closed over
  * it and the snapshot of a look, taken then or later, showed nothing: a task that commits late, or
- * whose claim is rolled back, is still found. It is a memory of this connection's server and dies
- * with the connection.
+ * whose claim is rolled back, is still found. It is a memory of the server, and dies when that
+ * crashes.
  */
 export class LaneBook {
   readonly #lanes = new Map<number, Lane>();
   readonly #served = new Map<string, number>();
   readonly #options: FairnessOptions;
+  #version = 0;
 
   constructor(options: FairnessOptions) {
     this.#options = options;
@@ -46,6 +47,11 @@ export class LaneBook {
   get floors(): Map<number, number> {
     const known = [...this.#lanes.values()].filter((lane) => lane.floor > 0);
     return new Map(known.map((lane) => [lane.lane, lane.floor]));
+  }
+
+  /** Grows when floors are forgotten: a look that was asked with them in mind counts no more. */
+  get version(): number {
+    return this.#version;
   }
 
   get size(): number {
@@ -58,6 +64,7 @@ export class LaneBook {
   }
 
   forgetFloors(): void {
+    this.#version += 1;
     for (const lane of this.#lanes.values()) {
       lane.floor = 0;
       lane.cursor = 0;
@@ -66,8 +73,8 @@ export class LaneBook {
   }
 
   /** Takes in a look. `settled` is what was proven before its snapshot, or by it. */
-  saw(look: Look, settled: number, nowMs: number): void {
-    for (const view of look.lanes) {
+  saw(views: readonly LaneView[], settled: number, nowMs: number): void {
+    for (const view of views) {
       const floor = Math.min(settled, (view.headOrder ?? Infinity) - 1);
       const known = this.#lanes.get(view.lane);
       this.#lanes.set(view.lane, {

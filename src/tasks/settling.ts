@@ -9,6 +9,8 @@ export class Settling {
   readonly #sequence: string;
   #settled = 0;
   #epoch: { readonly ceiling: number; readonly fence: bigint } | undefined;
+  /** Grows when everything is forgotten. */
+  #version = 0;
 
   constructor(sequence: string) {
     this.#sequence = sequence;
@@ -25,21 +27,28 @@ export class Settling {
   /** The order is the proof: the ceiling first, then a fence of our own. */
   async open(db: Queryable): Promise<void> {
     if (this.#epoch !== undefined) return;
+    const version = this.#version;
     const ceiling = Number(await readCeiling(db, this.#sequence));
     if (ceiling <= this.#settled) return;
-    this.#epoch = { ceiling, fence: await drawFence(db) };
+    const fence = await drawFence(db);
+    if (this.#version === version) this.#epoch = { ceiling, fence };
   }
 
-  /** A snapshot was taken in which nothing older ran. */
-  observe(oldestRunning: bigint): void {
-    if (this.#epoch === undefined || oldestRunning <= this.#epoch.fence) return;
+  /**
+   * A snapshot was taken in which nothing older ran. How far the numbers are settled in it: no
+   * further than it proves itself, or than was known `before` it was asked for.
+   */
+  observe(oldestRunning: bigint, before: number): number {
+    if (this.#epoch === undefined || oldestRunning <= this.#epoch.fence) return before;
     this.#settled = this.#epoch.ceiling;
     this.#epoch = undefined;
+    return this.#settled;
   }
 
   /** The server may have crashed: nothing is known. */
   forget(): void {
     this.#settled = 0;
     this.#epoch = undefined;
+    this.#version += 1;
   }
 }

@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
+import { MARKER } from "./crash-marker.ts";
 import { SEPARATOR } from "./enqueue.ts";
 
 const CLAIM_SET = `
@@ -210,7 +211,8 @@ const LOOK = statement(
   `SELECT line.lane, line.queue, line.tenant, line.priority,
           head.claim_order,
           extract(epoch FROM NOW() - head.run_at)::float8 AS waited,
-          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running
+          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running,
+          ${MARKER} AS marker
      FROM {schema}.task_lanes AS line
      LEFT JOIN unnest($2::text::int[], $3::text::bigint[]) AS known(lane, floor)
        ON known.lane = line.lane
@@ -240,14 +242,16 @@ export interface LaneView {
 export interface Look {
   readonly lanes: readonly LaneView[];
   readonly oldestRunning: bigint;
+  /** Null: the server has crashed. */
+  readonly marker: string | null;
 }
 
-/** The first pending task of every lane of these queues. */
+/** The first pending task of every lane of these queues. Undefined: they have none. */
 export async function lookAtLanes(
   db: Queryable,
   queues: readonly string[],
   floors: ReadonlyMap<number, number>,
-): Promise<Look> {
+): Promise<Look | undefined> {
   const rows = await db.query<{
     lane: number;
     queue: string;
@@ -256,11 +260,14 @@ export async function lookAtLanes(
     claim_order: string | null;
     waited: number | null;
     oldest_running: string;
+    marker: string | null;
   }>(LOOK, [
     [...queues],
     `{${[...floors.keys()].join(",")}}`,
     `{${[...floors.values()].join(",")}}`,
   ]);
+  const [first] = rows;
+  if (first === undefined) return undefined;
   return {
     lanes: rows.map((row) => ({
       lane: row.lane,
@@ -270,7 +277,8 @@ export async function lookAtLanes(
       headOrder: row.claim_order === null ? null : Number(row.claim_order),
       waitedSeconds: row.waited ?? 0,
     })),
-    oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
+    oldestRunning: BigInt(first.oldest_running),
+    marker: first.marker,
   };
 }
 

@@ -11,6 +11,7 @@ import {
   takePicked,
   unpack,
 } from "./claim.ts";
+import { MARKER } from "./crash-marker.ts";
 
 const MINE = statement(
   "buckets_mine",
@@ -78,7 +79,8 @@ export async function hasKeyedTasks(db: Queryable, keySpaceId: number): Promise<
 const LOOK = statement(
   "key_lanes_look",
   `SELECT line.lane, first.claim_order, free.found,
-          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running
+          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running,
+          ${MARKER} AS marker
      FROM unnest($2::text::int[], $3::text::bigint[]) AS line(lane, floor)
      LEFT JOIN LATERAL (
        SELECT ready.claim_order
@@ -109,6 +111,8 @@ export interface KeyLook {
   /** By lane: the first pending task, held or not, and whether any is not held. */
   readonly heads: ReadonlyMap<number, { readonly order: number | null; readonly isFree: boolean }>;
   readonly oldestRunning: bigint;
+  /** Null: the server has crashed. */
+  readonly marker: string | null;
 }
 
 export async function lookAtKeyLanes(
@@ -121,6 +125,7 @@ export async function lookAtKeyLanes(
     claim_order: string | null;
     found: boolean | null;
     oldest_running: string;
+    marker: string | null;
   }>(LOOK, [
     keySpaceId,
     `{${[...floors.keys()].join(",")}}`,
@@ -137,19 +142,21 @@ export async function lookAtKeyLanes(
       ]),
     ),
     oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
+    marker: rows[0]?.marker ?? null,
   };
 }
 
 // The owner's row is locked and compared first: a move waits for this claim, and a claim that comes
 // after a move finds another epoch and takes nothing. No SKIP LOCKED: to pass over a row that
 // somebody has locked would run the next task of its key before it.
-const owner = (queues: string, slots: string, deadlines: string): string => `
+const owner = (queues: string, slots: string, deadlines: string, more = "TRUE"): string => `
    grants AS MATERIALIZED (${grantsOf(queues)}
    ), owner AS MATERIALIZED (
      SELECT 1
        FROM {schema}.bucket_owners
       WHERE key_space_id = $4 AND worker_id = $2::uuid AND epoch = $5::bigint
         AND ${isGranted(queues, slots, deadlines)}
+        AND ${more}
         FOR SHARE
    ), queue AS MATERIALIZED (
      SELECT name, paused_at
@@ -157,6 +164,10 @@ const owner = (queues: string, slots: string, deadlines: string): string => `
       WHERE key_space_id = $4
         FOR KEY SHARE
    )`;
+
+/** Floors that were learnt before a crash may be above a task whose claim it took back. */
+const isSameServer = (marker: string): string =>
+  `(${marker}::text IS NULL OR ${marker}::text = ${MARKER})`;
 
 const NOT_HELD = `
                NOT EXISTS (
@@ -173,7 +184,7 @@ const TAKE_PICKED = takePicked(
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11", "$12")}, picked AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))}, picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(wanted.lane) AS lanes
        FROM owner
       CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
@@ -199,7 +210,7 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11", "$12")}, candidate AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))}, candidate AS MATERIALIZED (
      SELECT pick.id, wanted.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
@@ -224,15 +235,15 @@ const CLAIM_KEYED_LIMITED = statement(
             OR row_number() OVER (PARTITION BY candidate.queue ORDER BY candidate.claim_order)
                > COALESCE(given.allowed, 2147483647) AS is_refused
        FROM candidate
-       LEFT JOIN unnest($17::text[], $18::int[]) AS given(queue, allowed)
+       LEFT JOIN unnest($18::text[], $19::int[]) AS given(queue, allowed)
          ON given.queue = candidate.queue
    ), ranked AS (
      SELECT admitted.id, admitted.lane,
             row_number() OVER same_key AS rank,
             bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
-            COALESCE(given.allowed, $13::int) AS allowed
+            COALESCE(given.allowed, $14::int) AS allowed
        FROM admitted
-       LEFT JOIN unnest($14::text[], $15::text[], $16::int[]) AS given(tenant, key, allowed)
+       LEFT JOIN unnest($15::text[], $16::text[], $17::int[]) AS given(tenant, key, allowed)
          ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
@@ -246,6 +257,8 @@ const CLAIM_KEYED_LIMITED = statement(
 export interface KeyedClaimRequest extends ClaimRequest {
   readonly keySpaceId: number;
   readonly epoch: string;
+  /** Of the server that the floors were learnt from; null when none was. */
+  readonly marker: string | null;
   /** Keys of which nothing more is wanted now. */
   readonly exceptKeys: readonly string[];
   /** Undefined: as many of a key as come. */
@@ -273,7 +286,7 @@ export async function claimKeyedTasks(
   lanes: readonly LaneRequest[],
 ): Promise<ClaimedRows> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, exceptKeys, perKey } = request;
-  const { proofs } = request;
+  const { proofs, marker } = request;
   const values = [
     claimId,
     workerId,
@@ -287,6 +300,7 @@ export async function claimKeyedTasks(
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
     proofs.map((one) => one.deadline),
+    marker,
   ];
   if (perKey === undefined) return unpack(await db.query<PackedRows>(CLAIM_KEYED, values));
   const rows = await db.query<PackedRows>(CLAIM_KEYED_LIMITED, [
@@ -352,7 +366,7 @@ const CLAIM_HEADS = statement(
 
 export async function claimHeldHeads(
   db: Queryable,
-  request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey">,
+  request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey" | "marker">,
   lanes: readonly number[],
   take: { readonly all: number; readonly probation: number },
 ): Promise<ClaimedRows> {

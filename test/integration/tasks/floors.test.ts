@@ -12,6 +12,7 @@ import { Finisher } from "../../../src/tasks/finisher.ts";
 import { KeyClaimer } from "../../../src/tasks/key-claimer.ts";
 import { Limiter } from "../../../src/tasks/limiter.ts";
 import { TaskMetrics } from "../../../src/tasks/metrics.ts";
+import { ServerWatch } from "../../../src/tasks/server-watch.ts";
 import { TaskSession } from "../../../src/tasks/session.ts";
 import { Settling } from "../../../src/tasks/settling.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
@@ -114,7 +115,9 @@ async function ownAll(database: TestDatabase, handler: TaskHandler): Promise<Sce
   const limiter = new Limiter(session, { ...parts, workerId, held: () => 0 });
   const answers = new LateAnswers(session, "key_lanes_look");
   const space = { id: 0, keyConcurrency: 1, isShared: false, queues: ["orders"] };
-  const keys = new KeyClaimer(answers, executor, space, { settling, limiter, clock: systemClock });
+  const server = new ServerWatch(session, () => keys.forget());
+  const shared = { settling, server, limiter, clock: systemClock };
+  const keys: KeyClaimer = new KeyClaimer(answers, executor, space, shared);
   keys.own({ keySpaceId: 0, epoch: "1", buckets });
   await keys.open();
   return {
@@ -159,6 +162,37 @@ describe("a floor that was lowered while a look was on its way", () => {
     answers.release();
     await looking;
     expect(settling.settled).toBeGreaterThanOrEqual(Number(second.id));
+    expect(await owner.claim()).toEqual([first.id, second.id]);
+  });
+});
+
+describe("a floor that rests on a claim", () => {
+  it("is no good to claims after the crash that took that one back", async () => {
+    const database = await testDatabase();
+    const { pool } = database;
+    const mill = await database.connect();
+    const handler = orders.handle(() => failed("no"));
+    const first = await mill.enqueue(orders, 1, { partitionKey: "order:1" });
+    const owner = await ownAll(database, handler);
+    const { keys, settling, session, answers } = owner;
+    answers.release();
+    await keys.look();
+    await settling.open(session);
+    expect(await owner.claim()).toEqual([first.id]);
+    const second = await mill.enqueue(orders, 2, { partitionKey: "order:1" });
+    await keys.workArrived();
+    await keys.look();
+    expect(settling.settled).toBeGreaterThanOrEqual(Number(first.id));
+
+    // What a crash leaves of a claim that was not flushed, and of an unlogged table.
+    await pool.query(
+      `UPDATE tidemill.tasks SET state = 'pending', attempt = 0, lease_generation = 0,
+              claim_id = NULL, leased_by = NULL, claimed_at = NULL, lease_until = NULL`,
+    );
+    await pool.query("DELETE FROM tidemill.task_claims");
+    await pool.query("TRUNCATE tidemill.crash_marker");
+    expect(await owner.claim()).toEqual([]);
+    await keys.look();
     expect(await owner.claim()).toEqual([first.id, second.id]);
   });
 });

@@ -41,7 +41,7 @@ const SETBACK = { id: "1", generation: 1, claim_id: CLAIM, reason: "no" };
 const FACTS = { claimId: CLAIM, workerId: WORKER, leaseSeconds: 30, proofs: [] };
 const ALONE = { ...FACTS, isBesideOthers: false };
 const BESIDE = { ...FACTS, isBesideOthers: true };
-const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", exceptKeys: [] };
+const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", marker: CLAIM, exceptKeys: [] };
 const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, take: 10 }));
 const PER_KEY = { otherwise: 1, keys: [{ tenant: "a", key: "b", allowed: 1 }], queues: [] };
 
