@@ -112,7 +112,7 @@ async function ownAll(database: TestDatabase, handler: TaskHandler): Promise<Sce
     },
   );
   const settling = new Settling("tidemill.task_numbers");
-  const limiter = new Limiter(session, { ...parts, workerId, held: () => 0 });
+  const limiter = new Limiter(session, { ...parts, workerId, leaseSeconds: 30, held: () => 0 });
   const answers = new LateAnswers(session, "key_lanes_look");
   const space = { id: 0, keyConcurrency: 1, isShared: false, queues: ["orders"] };
   const server = new ServerWatch(session, () => keys.forget());
@@ -130,8 +130,9 @@ async function ownAll(database: TestDatabase, handler: TaskHandler): Promise<Sce
       await keys.claim(1_000, { workerId, leaseSeconds: 30 }, async (claim) => {
         const one = new Claim(randomUUID());
         const facts = { claimedAtMs: 0, trustedUntilMs: 0, isHeldHead: false };
+        const sources = { laneOf: () => undefined, handlerOf: () => handler };
         const { rows } = await claim(one.id);
-        const tasks = rows.map((row) => new ClaimedTask(row, () => handler, one, facts));
+        const tasks = rows.map((row) => new ClaimedTask(row, sources, one, facts));
         ids.push(...tasks.sort((a, b) => a.claimOrder - b.claimOrder).map(({ id }) => id));
         return tasks;
       });
