@@ -4,8 +4,8 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
-import { uuidv4 } from "../base/uuid.ts";
-import { Claim, ClaimedTask, type TaskSources } from "./claimed-task.ts";
+import type { Claim, TaskSources } from "./claimed-task.ts";
+import { Claims } from "./claims.ts";
 import type { Executor } from "./executor.ts";
 import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
 import { LaneBook } from "./lanes.ts";
@@ -16,14 +16,7 @@ import { Prefetch } from "./prefetch.ts";
 import { ServerWatch } from "./server-watch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
-import {
-  barClaim,
-  type ClaimedRows,
-  claimTasks,
-  type LaneRequest,
-  lookAtLanes,
-  undoClaim,
-} from "./sql/claim.ts";
+import { claimTasks, type LaneRequest, lookAtLanes } from "./sql/claim.ts";
 import { readOwnedBuckets } from "./sql/keys.ts";
 import { readStoppedKeys } from "./sql/queue-admin.ts";
 import { bucketOfLane, keyId } from "./task.ts";
@@ -56,8 +49,6 @@ const UNTRUSTED_MS = 100;
 const DOUBT_MS = 20;
 /** Who met other workers in its lanes claims with regard to them for so long. */
 const OTHERS_MS = 30_000;
-/** A claim is trusted a little shorter than it lasts: clocks drift. */
-const TRUST = 0.9;
 /** Numbers handed out since the last epoch that make another one worth a write. */
 const EPOCH_NUMBERS = 1_000;
 
@@ -72,15 +63,14 @@ export class Claimer {
   readonly #session: TaskSession;
   readonly #executor: Executor;
   readonly #options: ClaimerOptions;
+  readonly #claims: Claims;
   readonly #lanes: LaneBook;
   readonly #settling: Settling;
   readonly #server: ServerWatch;
   readonly #prefetch: Prefetch;
   #lookedAtMs = -Infinity;
   #isWorkNews = true;
-  #newestOrder = 0;
   #keysLookedAtMs = -Infinity;
-  #doubtfulClaims: string[] = [];
   readonly #limiter: Limiter;
   #spaces = new Map<number, KeyClaimer>();
   #isOwnershipNews = true;
@@ -91,6 +81,7 @@ export class Claimer {
     this.#session = session;
     this.#executor = executor;
     this.#options = options;
+    this.#claims = new Claims(session, executor, { ...options, sources: this.#sources });
     const { agingSeconds, fairnessTurn: turn, weightOf } = options;
     this.#lanes = new LaneBook({ agingSeconds, turn, weightOf });
     this.#settling = new Settling(options.sequence);
@@ -186,7 +177,7 @@ export class Claimer {
 
   async #turn(): Promise<TurnResult> {
     const { pollMs, isTrusted } = this.#options;
-    await this.#undoDoubtful();
+    await this.#claims.undoDoubtful();
     this.#prefetch.measure(this.#executor.settledCount);
     if (this.#isOwnershipNews) {
       this.#isOwnershipNews = false;
@@ -276,7 +267,7 @@ export class Claimer {
 
   /** A claim of keyed tasks. What was not answered is undone before anything else is claimed. */
   readonly #take: TakeRows = async (claim, isHeldHead) => {
-    const { tasks } = await this.#takeRows(claim, isHeldHead);
+    const { tasks } = await this.#claims.take(claim, isHeldHead);
     return tasks;
   };
 
@@ -293,7 +284,7 @@ export class Claimer {
     const { clock, leaseSeconds, workerId } = this.#options;
     const isBesideOthers = clock.now() - this.#metOthersAtMs < OTHERS_MS;
     let missed = 0;
-    const { tasks, byLane } = await this.#takeRows(async (claimId) => {
+    const { tasks, byLane } = await this.#claims.take(async (claimId) => {
       const proofs = this.#limiter.proofs();
       const facts = { claimId, workerId, leaseSeconds, proofs, isBesideOthers };
       const claimed = await claimTasks(this.#session, facts, lanes);
@@ -323,41 +314,6 @@ export class Claimer {
     }
   }
 
-  async #takeRows(
-    claiming: (claimId: string) => Promise<ClaimedRows>,
-    isHeldHead: boolean,
-  ): Promise<{ tasks: readonly ClaimedTask[]; byLane: ReadonlyMap<number, number> }> {
-    const { clock, leaseSeconds, metrics } = this.#options;
-    const claim = new Claim(uuidv4());
-    const cuts = this.#executor.recordCuts();
-    const claimedAtMs = clock.now();
-    let claimed: ClaimedRows;
-    try {
-      claimed = await claiming(claim.id);
-    } catch (error) {
-      this.#doubtfulClaims.push(claim.id); // It may have been committed all the same.
-      throw error;
-    } finally {
-      this.#executor.stopRecording(cuts);
-    }
-    const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
-    const facts = { claimedAtMs, trustedUntilMs, isHeldHead };
-    const byLane = new Map<number, number>();
-    const tasks: ClaimedTask[] = [];
-    for (const row of claimed.rows) {
-      const task = new ClaimedTask(row, this.#sources, claim, facts);
-      byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
-      if (task.claimOrder > this.#newestOrder) this.#newestOrder = task.claimOrder;
-      tasks.push(task);
-    }
-    claim.open = tasks.length;
-    claim.until = claimed.until;
-    metrics.claims.add(tasks.length);
-    const inOrder = tasks.sort((a, b) => a.claimOrder - b.claimOrder);
-    this.#executor.accept(inOrder, cuts);
-    return { tasks, byLane };
-  }
-
   readonly #sources: TaskSources = {
     laneOf: (lane) => this.#lanes.ownerOf(lane),
     handlerOf: (queue) => {
@@ -384,7 +340,7 @@ export class Claimer {
       this.#options.metrics.oldestPending.set(seconds, { queue });
     }
     // Without a marker nobody could tell whether the epoch closes on the same server.
-    const unsettled = this.#newestOrder - this.#settling.settled;
+    const unsettled = this.#claims.newestOrder - this.#settling.settled;
     const isWorthIt = unsettled > EPOCH_NUMBERS && this.#server.marker !== null;
     if (!this.#settling.isOpen && isWorthIt) await this.#settling.open(this.#session);
   }
@@ -396,16 +352,5 @@ export class Claimer {
     for (const space of this.#spaces.values()) space.forget();
     this.#settling.forget();
     this.workArrived();
-  }
-
-  /** Nothing may be claimed while tasks are held that this worker does not know of. */
-  async #undoDoubtful(): Promise<void> {
-    const [claimId] = this.#doubtfulClaims;
-    if (claimId === undefined) return;
-    const isBarred = await barClaim(this.#session, claimId, this.#options.workerId);
-    const count = isBarred ? 0 : await undoClaim(this.#session, claimId);
-    this.#doubtfulClaims.shift();
-    if (count > 0) this.#options.logger.info({ count }, "gave back a claim that was not answered");
-    await this.#undoDoubtful();
   }
 }
