@@ -156,11 +156,12 @@ export class KeyClaimer {
   /** Milliseconds until something is due that nobody announces. */
   get restMs(): number {
     const now = this.#clock.now();
+    const hold = this.#lanes.size > 0 ? this.#nextHoldAtMs - now : Infinity;
     const opening = this.#unopened.length > 0 ? this.#openAgainAtMs - now : Infinity;
     // What a rate refused a moment ago it may allow by now, and then nobody says so.
     const isRefused = this.#rates !== undefined && this.#busyLanes().length > 0;
     const rate = Math.min(isRefused ? RATE_RETRY_MS : Infinity, this.#rates?.nextMs() ?? Infinity);
-    return Math.max(0, Math.min(opening, this.#nextHoldAtMs - now, rate));
+    return Math.max(0, Math.min(opening, hold, rate));
   }
 
   get #isHoldDue(): boolean {
