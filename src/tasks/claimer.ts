@@ -8,7 +8,7 @@ import type { Claim, TaskSources } from "./claimed-task.ts";
 import { Claims } from "./claims.ts";
 import type { Executor } from "./executor.ts";
 import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
-import { LaneBook } from "./lanes.ts";
+import { LaneBook, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
@@ -196,7 +196,7 @@ export class Claimer {
     if (isLimited) await unkeyed;
     const [some, others] = await Promise.all([unkeyed, this.#claimKeyed(isNews)]);
     const taken = some + others;
-    if (taken > 0 || this.#choose().length > 0) return "again";
+    if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#roomOf)) return "again";
     await this.#limiter.trim();
     if (this.#isDoubted) {
       this.#isDoubted = false;
@@ -218,7 +218,7 @@ export class Claimer {
       await looking;
     }
     await this.#takeLimits();
-    const lanes = this.#choose();
+    const lanes = this.#lanes.choose(this.#wanted, this.#roomOf);
     if (lanes.length === 0) await this.#chargeLimits(new Map()); // For a claim that is not made.
     // When news came, the claim is sent first and the look right behind it, on the same wire.
     const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
@@ -271,14 +271,12 @@ export class Claimer {
     return tasks;
   };
 
-  #choose(): LaneRequest[] {
-    const prefetch = this.#prefetch.size;
-    return this.#lanes.choose(
-      { tasks: this.#want(), probation: this.#executor.hasProbation ? 0 : 1 },
-      (queue) => Math.min(this.#executor.freeSlots(queue) + prefetch, this.#limiter.allowed(queue)),
-      this.#options.clock.now(),
-    );
+  get #wanted(): Want {
+    return { tasks: this.#want(), probation: this.#executor.hasProbation ? 0 : 1 };
   }
+
+  readonly #roomOf = (queue: string): number =>
+    Math.min(this.#executor.freeSlots(queue) + this.#prefetch.size, this.#limiter.allowed(queue));
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
     const { clock, leaseSeconds, workerId } = this.#options;

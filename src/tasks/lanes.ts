@@ -1,15 +1,32 @@
 import type { LaneOwner } from "./claimed-row.ts";
 import type { LaneRequest, LaneView } from "./sql/claim.ts";
+import { Turns, type TurnTaker } from "./turns.ts";
+
+/** A tenant of one queue. */
+interface Tenant extends TurnTaker {
+  readonly lanes: Lane[];
+}
 
 /** What this worker knows of one lane. */
-interface Lane extends LaneView {
+interface Lane {
+  readonly lane: number;
+  readonly queue: string;
+  readonly priority: number;
+  readonly tenant: Tenant;
+  readonly owner: LaneOwner;
   floor: number;
   /** Where the next claim begins: what was passed since the last look is found by the next one. */
   cursor: number;
   /** Nothing was found when somebody last looked. */
   isEmpty: boolean;
+  headOrder: number | null;
   /** When its head could have run, on the worker's clock. */
   waitingSinceMs: number;
+}
+
+interface QueueLanes {
+  readonly tenants: Map<string, Tenant>;
+  readonly turns: Turns<Tenant>;
 }
 
 export interface Want {
@@ -36,7 +53,7 @@ export interface FairnessOptions {
  */
 export class LaneBook {
   readonly #lanes = new Map<number, Lane>();
-  readonly #served = new Map<string, number>();
+  readonly #queues = new Map<string, QueueLanes>();
   readonly #options: FairnessOptions;
   #version = 0;
 
@@ -60,7 +77,7 @@ export class LaneBook {
 
   /** Whose tasks wait in it. Undefined for a lane that no look has shown. */
   ownerOf(lane: number): LaneOwner | undefined {
-    return this.#lanes.get(lane);
+    return this.#lanes.get(lane)?.owner;
   }
 
   forgetFloors(): void {
@@ -75,16 +92,45 @@ export class LaneBook {
   /** Takes in a look. `settled` is what was proven before its snapshot, or by it. */
   saw(views: readonly LaneView[], settled: number, nowMs: number): void {
     for (const view of views) {
+      const lane = this.#lanes.get(view.lane) ?? this.#add(view);
       const floor = Math.min(settled, (view.headOrder ?? Infinity) - 1);
-      const known = this.#lanes.get(view.lane);
-      this.#lanes.set(view.lane, {
-        ...view,
-        floor: Math.max(known?.floor ?? 0, floor),
-        cursor: view.headOrder === null ? (known?.cursor ?? 0) : view.headOrder - 1,
-        isEmpty: view.headOrder === null,
-        waitingSinceMs: nowMs - view.waitedSeconds * 1000,
-      });
+      lane.floor = Math.max(lane.floor, floor);
+      if (view.headOrder !== null) lane.cursor = view.headOrder - 1;
+      lane.isEmpty = view.headOrder === null;
+      lane.headOrder = view.headOrder;
+      lane.waitingSinceMs = nowMs - view.waitedSeconds * 1000;
     }
+  }
+
+  #add({ lane, queue, tenant: name, priority }: LaneView): Lane {
+    const { tenants } = this.#queueOf(queue);
+    let tenant = tenants.get(name);
+    if (tenant === undefined) {
+      const weight = this.#options.weightOf(queue, name);
+      tenant = { weight, credit: 0, isInLine: false, lanes: [] };
+      tenants.set(name, tenant);
+    }
+    const what = { lane, queue, priority, tenant, owner: { queue, tenant: name, priority } };
+    const added = {
+      ...what,
+      floor: 0,
+      cursor: 0,
+      isEmpty: true,
+      headOrder: null,
+      waitingSinceMs: 0,
+    };
+    tenant.lanes.push(added);
+    this.#lanes.set(lane, added);
+    return added;
+  }
+
+  #queueOf(name: string): QueueLanes {
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      queue = { tenants: new Map(), turns: new Turns() };
+      this.#queues.set(name, queue);
+    }
+    return queue;
   }
 
   /** Work may have come to any lane: all are worth asking. */
@@ -126,67 +172,82 @@ export class LaneBook {
   }
 
   /**
-   * Whom to ask for how many. Each step gives a turn to the queue whose head ranks highest by
-   * priority and waiting; within it to the tenant that was served least for its weight; within it
-   * to the lane that ranks highest.
+   * Whom to ask for how many. Each step serves the queue whose head ranks highest by priority and
+   * waiting; within it the tenant whose turn it is; within it the lane that ranks highest.
    *
    * @param room how many tasks of the queue this worker can take
    */
-  choose(want: Want, room: (queue: string) => number, nowMs: number): LaneRequest[] {
-    const asked = new Map<Lane, number>();
-    const byQueue = new Map<string, number>();
-    let { probation } = want;
-    const roomOf = (lane: Lane): number => {
-      const left = room(lane.queue) - (byQueue.get(lane.queue) ?? 0);
-      return lane.priority < 0 ? Math.min(left, probation) : left;
-    };
-    let left = want.tasks;
-    let open = [...this.#lanes.values()].filter((lane) => !lane.isEmpty && roomOf(lane) > 0);
-    while (left > 0 && open.length > 0) {
-      const best = this.#next(open, nowMs);
-      if (best === undefined) break;
-      const alone = open.length === 1;
-      const take = Math.min(left, roomOf(best), alone ? left : this.#options.turn);
-      asked.set(best, (asked.get(best) ?? 0) + take);
-      byQueue.set(best.queue, (byQueue.get(best.queue) ?? 0) + take);
-      if (best.priority < 0) probation -= take;
-      this.#serve(best, take, open);
-      left -= take;
-      open = open.filter((lane) => roomOf(lane) > 0);
+  choose(want: Want, room: (queue: string) => number): LaneRequest[] {
+    const plan = new Plan(want, room);
+    const hasRoom = (lane: Lane): boolean => !lane.isEmpty && plan.roomOf(lane) > 0;
+    const isReady = ({ lanes }: Tenant): boolean => lanes.some(hasRoom);
+    let open = [...this.#lanes.values()].filter(hasRoom);
+    for (const { queue, tenant } of open) this.#queueOf(queue).turns.join(tenant);
+    const length = Math.min(this.#options.turn, want.tasks);
+    for (let first = this.#highest(open); first !== undefined; first = this.#highest(open)) {
+      const { turns } = this.#queueOf(first.queue);
+      const tenant = turns.next(length, isReady);
+      const best = this.#highest(tenant?.lanes.filter(hasRoom) ?? []);
+      if (tenant === undefined || best === undefined) break;
+      const turn = turns.isAlone ? Infinity : Math.floor(tenant.credit);
+      tenant.credit -= plan.ask(best, turn);
+      open = open.filter(hasRoom);
     }
-    return [...asked].map(([{ lane, floor, cursor }, take]) => {
-      return { lane, floor: Math.max(floor, cursor), take };
-    });
+    return plan.requests;
   }
 
-  #next(open: readonly Lane[], nowMs: number): Lane | undefined {
-    const rank = (lane: Lane): number =>
-      lane.priority + (nowMs - lane.waitingSinceMs) / 1000 / this.#options.agingSeconds;
-    const highest = (lanes: readonly Lane[]): Lane | undefined =>
-      lanes.reduce<Lane | undefined>(
-        (best, lane) => (best === undefined || rank(lane) > rank(best) ? lane : best),
-        undefined,
-      );
-    const first = highest(open);
-    if (first === undefined || open.length === 1) return first;
-    const rivals = open.filter((lane) => lane.queue === first.queue);
-    const served = (lane: Lane): number => this.#served.get(tenantKey(lane)) ?? 0;
-    const least = Math.min(...rivals.map(served));
-    return highest(rivals.filter((lane) => served(lane) === least));
+  /** Whether there is anybody to ask. */
+  canChoose(want: Want, room: (queue: string) => number): boolean {
+    const plan = new Plan(want, room);
+    return [...this.#lanes.values()].some((lane) => !lane.isEmpty && plan.roomOf(lane) > 0);
   }
 
-  #serve(lane: Lane, count: number, open: readonly Lane[]): void {
-    const rivals = open.filter((one) => one.queue === lane.queue);
-    // Who was away gets no credit for it: it begins level with the least served of those present.
-    const present = rivals.flatMap((one) => this.#served.get(tenantKey(one)) ?? []);
-    const start = present.length === 0 ? 0 : Math.min(...present);
-    for (const one of rivals) {
-      if (!this.#served.has(tenantKey(one))) this.#served.set(tenantKey(one), start);
+  /** All heads wait at the same pace: since when they do is all that differs. */
+  #rank({ priority, waitingSinceMs }: Lane): number {
+    return priority - waitingSinceMs / 1000 / this.#options.agingSeconds;
+  }
+
+  #highest(lanes: readonly Lane[]): Lane | undefined {
+    let best: Lane | undefined;
+    for (const lane of lanes) {
+      if (best === undefined || this.#rank(lane) > this.#rank(best)) best = lane;
     }
-    const weight = this.#options.weightOf(lane.queue, lane.tenant);
-    const key = tenantKey(lane);
-    this.#served.set(key, (this.#served.get(key) ?? start) + count / weight);
+    return best;
   }
 }
 
-const tenantKey = (lane: LaneView): string => JSON.stringify([lane.queue, lane.tenant]);
+/** What one claim asks for, within what is wanted. */
+class Plan {
+  readonly #asked = new Map<Lane, number>();
+  readonly #byQueue = new Map<string, number>();
+  readonly #room: (queue: string) => number;
+  #tasks: number;
+  #probation: number;
+
+  constructor(want: Want, room: (queue: string) => number) {
+    this.#tasks = want.tasks;
+    this.#probation = want.probation;
+    this.#room = room;
+  }
+
+  roomOf({ queue, priority }: Lane): number {
+    const ofQueue = this.#room(queue) - (this.#byQueue.get(queue) ?? 0);
+    return Math.min(this.#tasks, ofQueue, priority < 0 ? this.#probation : Infinity);
+  }
+
+  /** Returns how many it asks for: no more than `most`. */
+  ask(lane: Lane, most: number): number {
+    const take = Math.min(most, this.roomOf(lane));
+    this.#asked.set(lane, (this.#asked.get(lane) ?? 0) + take);
+    this.#byQueue.set(lane.queue, (this.#byQueue.get(lane.queue) ?? 0) + take);
+    this.#tasks -= take;
+    if (lane.priority < 0) this.#probation -= take;
+    return take;
+  }
+
+  get requests(): LaneRequest[] {
+    return [...this.#asked].map(([{ lane, floor, cursor }, take]) => {
+      return { lane, floor: Math.max(floor, cursor), take };
+    });
+  }
+}

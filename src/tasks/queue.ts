@@ -199,6 +199,11 @@ function requireSchema(name: string, option: string, schema: unknown): StandardS
   );
 }
 
+/** A tenant may have the name of something that every object has. */
+export function tenantWeight({ tenantWeights }: QueueSettings, tenant: string): number {
+  return Object.hasOwn(tenantWeights, tenant) ? (tenantWeights[tenant] ?? 1) : 1;
+}
+
 function resolveSettings(name: string, given: QueueOptions): QueueSettings {
   const whole = (option: keyof QueueOptions, fallback: number, max: number): number =>
     requireNumber(`${option} of queue "${name}"`, given[option] ?? fallback, {

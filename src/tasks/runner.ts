@@ -12,7 +12,7 @@ import { Finisher } from "./finisher.ts";
 import type { KeySpace } from "./key-claimer.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
-import type { TaskHandler } from "./queue.ts";
+import { type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import type { TaskActs } from "./running-context.ts";
 import { TaskSession } from "./session.ts";
@@ -112,13 +112,13 @@ export class TaskRunner implements Service {
       logger,
       metrics,
     });
-    const weights = new Map(
-      handlers.map(({ queue }) => [queue.name, queue.settings.tenantWeights]),
-    );
     this.#claimer = new Claimer(this.#claims, this.#executor, {
       ...options,
       queues: handlers.map(({ queue }) => queue.name),
-      weightOf: (queue, tenant) => weights.get(queue)?.[tenant] ?? 1,
+      weightOf: (name, tenant) => {
+        const handler = this.#executor.handlerOf(name);
+        return handler === undefined ? 1 : tenantWeight(handler.queue.settings, tenant);
+      },
     });
   }
 

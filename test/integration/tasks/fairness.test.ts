@@ -83,7 +83,7 @@ describe("tenants of one queue", () => {
     expect(ahead).toBeLessThan(500);
   });
 
-  it("share by their weights", async () => {
+  it.each([1, 2])("share by their weights, over %i workers", async (workers) => {
     const database = await testDatabase();
     const mill = await database.connect();
     const tenantWeights = { heavy: 3 };
@@ -95,10 +95,26 @@ describe("tenants of one queue", () => {
       order.push(tenant);
       await labour(1);
     });
-    await mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 8, fairnessTurn: 4 });
+    const options = { handlers: [handler], concurrency: 8, fairnessTurn: 4 };
+    for (let left = workers; left > 0; left -= 1) {
+      await (await database.connect()).startWorker({ ...BRISK, ...options });
+    }
     await eventually(() => expect(order.length).toBeGreaterThan(1_200));
     const heavy = order.slice(0, 1_200).filter((tenant) => tenant === "heavy").length;
     expect(heavy / 1_200).toBeGreaterThan(0.7);
     expect(heavy / 1_200).toBeLessThan(0.8);
+  });
+
+  it("may have names that every object knows", async () => {
+    const database = await testDatabase();
+    const mill = await database.connect();
+    const orders = queue<number>("orders", { tenantWeights: { heavy: 3 } });
+    const tenants = ["constructor", "__proto__", "heavy"];
+    const handles = await mill.enqueueMany(
+      orders,
+      range(300).map((n) => ({ payload: n, tenant: tenants[n % 3] ?? "" })),
+    );
+    await mill.startWorker({ ...BRISK, handlers: [orders.handle(() => {})], fairnessTurn: 5 });
+    await Promise.all(handles.map((handle) => handle.result()));
   });
 });

@@ -1,0 +1,91 @@
+import { describe, expect, it } from "vitest";
+import { LaneBook } from "./lanes.ts";
+import type { LaneRequest, LaneView } from "./sql/claim.ts";
+
+const ANY_ROOM = (): number => Infinity;
+
+function bookOf(...lanes: Partial<LaneView>[]): LaneBook {
+  const weightOf = (_: string, tenant: string): number => (tenant === "heavy" ? 3 : 1);
+  const book = new LaneBook({ agingSeconds: 10, turn: 50, weightOf });
+  see(book, ...lanes);
+  return book;
+}
+
+function see(book: LaneBook, ...lanes: Partial<LaneView>[]): void {
+  const views = lanes.map((lane) => ({
+    lane: 1,
+    queue: "orders",
+    tenant: "a",
+    priority: 5,
+    headOrder: 1,
+    waitedSeconds: 0,
+    ...lane,
+  }));
+  book.saw({ lanes: views, oldestRunning: 0n }, 0, 0);
+}
+
+const wanted = (tasks: number) => ({ tasks, probation: 1 });
+const takes = (requests: readonly LaneRequest[]): Record<number, number> =>
+  Object.fromEntries(requests.map(({ lane, take }) => [lane, take]));
+
+/** Asks for one task so many times: how many of each lane. */
+function oneByOne(book: LaneBook, times: number): Map<number, number> {
+  const counts = new Map<number, number>();
+  for (let left = times; left > 0; left -= 1) {
+    for (const { lane } of book.choose(wanted(1), ANY_ROOM)) {
+      counts.set(lane, (counts.get(lane) ?? 0) + 1);
+    }
+  }
+  return counts;
+}
+
+describe("the choice of lanes", () => {
+  it("gives all to the only one that has work", () => {
+    const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b", headOrder: null });
+    expect(takes(book.choose(wanted(1_000), ANY_ROOM))).toEqual({ 1: 1_000 });
+  });
+
+  it("gives each tenant its turns", () => {
+    const book = bookOf({ lane: 1, waitedSeconds: 99 }, { lane: 2, tenant: "b" });
+    expect(takes(book.choose(wanted(120), ANY_ROOM))).toEqual({ 1: 70, 2: 50 });
+    expect(takes(book.choose(wanted(130), ANY_ROOM))).toEqual({ 1: 80, 2: 50 });
+  });
+
+  it("takes turns one by one when there is room for one at a time, by weight", () => {
+    const even = bookOf({ lane: 1 }, { lane: 2, tenant: "b" });
+    expect(Object.fromEntries(oneByOne(even, 100))).toEqual({ 1: 50, 2: 50 });
+    const uneven = bookOf({ lane: 1 }, { lane: 2, tenant: "heavy" });
+    expect(Object.fromEntries(oneByOne(uneven, 100))).toEqual({ 1: 25, 2: 75 });
+  });
+
+  it("gives no credit to a tenant that was away", () => {
+    const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b" });
+    oneByOne(book, 10);
+    book.markEmpty(2);
+    oneByOne(book, 1_000);
+    see(book, { lane: 2, tenant: "b" });
+    expect(oneByOne(book, 100).get(1)).toBe(50);
+  });
+
+  it("serves the queue first whose head ranks highest, while there is room for it", () => {
+    const book = bookOf({ lane: 1 }, { lane: 2, queue: "mails", priority: 9 });
+    const room = (queue: string): number => (queue === "mails" ? 30 : 100);
+    expect(takes(book.choose(wanted(50), room))).toEqual({ 2: 30, 1: 20 });
+  });
+
+  it("serves the lane of a tenant that ranks highest by priority and waiting", () => {
+    const low = { lane: 1, priority: 0 };
+    const high = { lane: 2, priority: 9 };
+    expect(takes(bookOf(low, high).choose(wanted(10), ANY_ROOM))).toEqual({ 2: 10 });
+    const aged = bookOf({ ...low, waitedSeconds: 91 }, high);
+    expect(takes(aged.choose(wanted(10), ANY_ROOM))).toEqual({ 1: 10 });
+  });
+
+  it("takes no more on probation than is allowed", () => {
+    const book = bookOf({ lane: 1, priority: -1 }, { lane: 2, tenant: "b" });
+    expect(takes(book.choose(wanted(60), ANY_ROOM))).toEqual({ 1: 1, 2: 59 });
+    const alone = bookOf({ lane: 1, priority: -1 });
+    expect(alone.canChoose({ tasks: 1, probation: 0 }, ANY_ROOM)).toBe(false);
+    expect(alone.choose({ tasks: 1, probation: 0 }, ANY_ROOM)).toEqual([]);
+  });
+});
