@@ -3,11 +3,11 @@ import { ConfigError, ConflictError } from "../base/errors.ts";
 import { Timers } from "../base/timers.ts";
 import { Attempts, abortTask } from "./attempts.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
-import { Fifo } from "./fifo.ts";
 import type { Finisher } from "./finisher.ts";
 import { KeyLines } from "./key-lines.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
+import { ReadyLine } from "./ready-line.ts";
 import type { TaskActs } from "./running-context.ts";
 import { giveBack, settleCancelled, settleError } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
@@ -17,6 +17,7 @@ export interface ExecutorOptions {
   readonly handlers: readonly TaskHandler[];
   readonly concurrency: number;
   readonly agingSeconds: number;
+  readonly fairnessTurn: number;
   /** How long a lost task may still count as running in the database. */
   readonly lostMs: number;
   readonly clock: Clock;
@@ -36,7 +37,7 @@ const PROBATION_MS = 1_000;
 interface Line {
   readonly handler: TaskHandler;
   readonly limit: number;
-  readonly ready: Fifo<ClaimedTask>;
+  readonly ready: ReadyLine;
   active: number;
   /** The gauge that shows it. */
   readonly running: { value: number };
@@ -84,7 +85,7 @@ export class Executor {
       this.#lines.set(handler.queue.name, {
         handler,
         limit,
-        ready: new Fifo(),
+        ready: new ReadyLine(handler.queue.settings, options),
         active: 0,
         running: options.metrics.running.series({ queue: handler.queue.name }),
         held: 0,
@@ -204,14 +205,15 @@ export class Executor {
     }
   }
 
-  /** Whose head ranks highest, by priority and by how long it waits here. */
+  /** Whose next task ranks highest, by priority and by how long it waits here. */
   #nextLine(): Line | undefined {
     let best: Line | undefined;
     let bestRank = -Infinity;
     for (const line of this.#lines.values()) {
-      const head = line.ready.peek();
-      if (head === undefined || line.active >= line.limit) continue;
+      if (line.ready.size === 0 || line.active >= line.limit) continue;
       if (this.#lines.size === 1) return line;
+      const head = line.ready.peek();
+      if (head === undefined) continue;
       const rank = head.priority - head.renewedAtMs / 1000 / this.#options.agingSeconds;
       if (rank > bestRank) [best, bestRank] = [line, rank];
     }

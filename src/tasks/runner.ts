@@ -97,6 +97,7 @@ export class TaskRunner implements Service {
       handlers,
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
+      fairnessTurn: options.fairnessTurn,
       lostMs: options.leaseSeconds * 1000 + LOST_MARGIN_MS,
       clock,
       random: options.random,

@@ -1,0 +1,166 @@
+import type { ClaimedTask } from "./claimed-task.ts";
+import { Fifo } from "./fifo.ts";
+import { type QueueSettings, tenantWeight } from "./queue.ts";
+import { Turns, type TurnTaker } from "./turns.ts";
+
+export interface ReadyLineOptions {
+  /** Starts of one tenant before another one has its turn. */
+  readonly fairnessTurn: number;
+  /** Seconds of waiting that weigh as much as one step of priority. */
+  readonly agingSeconds: number;
+}
+
+/** Tasks that start in the order in which they came: of one lane, or all keyed ones of a tenant. */
+interface Strand {
+  readonly lane: number;
+  readonly tenant: Tenant;
+  readonly tasks: Fifo<ClaimedTask>;
+  /** Of the task that was first when it was last asked for. */
+  rank: number;
+  ranked: ClaimedTask | undefined;
+}
+
+interface Tenant extends TurnTaker {
+  readonly lanes: Strand[];
+  keyed: Strand | undefined;
+  ready: number;
+}
+
+/** So many tenants are remembered before those are forgotten of whom nothing is here. */
+const TENANTS_KEPT = 5_000;
+
+/**
+ * The tasks of one queue that are claimed and free to start, in the order in which they do: the
+ * tenants take turns; of one tenant the lane comes first whose head ranks highest, by priority and
+ * waiting; tasks of one lane keep their order. Priority means nothing among keyed tasks, so these
+ * go by how long they are here.
+ */
+export class ReadyLine {
+  readonly #settings: QueueSettings;
+  readonly #options: ReadyLineOptions;
+  readonly #turns = new Turns<Tenant>();
+  readonly #tenants = new Map<string, Tenant>();
+  readonly #lanes = new Map<number, Strand>();
+  /** Where the last unkeyed task went, as the next one often does. */
+  #last: Strand | undefined;
+  #size = 0;
+
+  constructor(settings: QueueSettings, options: ReadyLineOptions) {
+    this.#settings = settings;
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  push(task: ClaimedTask): void {
+    const strand = this.#last?.lane === task.lane ? this.#last : this.#find(task);
+    strand.tasks.push(task);
+    strand.tenant.ready += 1;
+    this.#turns.join(strand.tenant);
+    this.#size += 1;
+  }
+
+  /** The next task to start. */
+  shift(): ClaimedTask | undefined {
+    const strand = this.#next();
+    const task = strand?.tasks.shift();
+    if (strand === undefined || task === undefined) return undefined;
+    const { tenant } = strand;
+    tenant.ready -= 1;
+    if (task.state === "claimed") tenant.credit -= 1; // Else it was given back, and starts nowhere.
+    this.#size -= 1;
+    return task;
+  }
+
+  /** The next task to start; it stays. */
+  peek(): ClaimedTask | undefined {
+    return this.#next()?.tasks.peek();
+  }
+
+  drain(): ClaimedTask[] {
+    const all: ClaimedTask[] = [];
+    for (const tenant of this.#tenants.values()) {
+      all.push(...strandsOf(tenant).flatMap(({ tasks }) => tasks.drain()));
+      tenant.ready = 0;
+    }
+    this.#size = 0;
+    return all;
+  }
+
+  #next(): Strand | undefined {
+    const tenant = this.#turns.next(this.#options.fairnessTurn, hasReady);
+    if (tenant === undefined) return undefined;
+    let best: Strand | undefined;
+    for (const lane of tenant.lanes) {
+      if (lane.tasks.size === 0) continue;
+      if (best === undefined || this.#rankOf(lane) > this.#rankOf(best)) best = lane;
+    }
+    const keyed = tenant.keyed?.tasks.peek();
+    const unkeyed = best?.tasks.peek();
+    if (keyed === undefined) return best;
+    const isKeyedFirst = unkeyed === undefined || keyed.renewedAtMs <= unkeyed.renewedAtMs;
+    return isKeyedFirst ? tenant.keyed : best;
+  }
+
+  /** Everything waits at the same pace, so since when it does is all that differs. */
+  #rankOf(lane: Strand): number {
+    const head = lane.tasks.peek();
+    if (head === undefined || head === lane.ranked) return lane.rank;
+    lane.ranked = head;
+    lane.rank = head.priority - head.runAt.getTime() / 1000 / this.#options.agingSeconds;
+    return lane.rank;
+  }
+
+  #find(task: ClaimedTask): Strand {
+    if (task.lane < 0) {
+      const tenant = this.#tenantOf(task.tenant);
+      tenant.keyed ??= newStrand(tenant, task.lane);
+      return tenant.keyed;
+    }
+    this.#last = this.#lanes.get(task.lane) ?? this.#addLane(task);
+    return this.#last;
+  }
+
+  #addLane(task: ClaimedTask): Strand {
+    const tenant = this.#tenantOf(task.tenant);
+    const lane = newStrand(tenant, task.lane);
+    tenant.lanes.push(lane);
+    this.#lanes.set(task.lane, lane);
+    return lane;
+  }
+
+  #tenantOf(name: string): Tenant {
+    const known = this.#tenants.get(name);
+    if (known !== undefined) return known;
+    if (this.#tenants.size >= TENANTS_KEPT) this.#forget();
+    const tenant: Tenant = {
+      weight: tenantWeight(this.#settings, name),
+      credit: 0,
+      isInLine: false,
+      lanes: [],
+      keyed: undefined,
+      ready: 0,
+    };
+    this.#tenants.set(name, tenant);
+    return tenant;
+  }
+
+  #forget(): void {
+    for (const [name, { isInLine }] of this.#tenants) if (!isInLine) this.#tenants.delete(name);
+    for (const [lane, { tenant }] of this.#lanes) if (!tenant.isInLine) this.#lanes.delete(lane);
+    this.#last = undefined;
+  }
+}
+
+const newStrand = (tenant: Tenant, lane: number): Strand => {
+  return { lane, tenant, tasks: new Fifo(), rank: 0, ranked: undefined };
+};
+
+function strandsOf(tenant: Tenant | undefined): Strand[] {
+  if (tenant === undefined) return [];
+  return tenant.keyed === undefined ? tenant.lanes : [...tenant.lanes, tenant.keyed];
+}
+
+const hasReady = ({ ready }: Tenant): boolean => ready > 0;
