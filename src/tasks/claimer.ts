@@ -8,11 +8,13 @@ import type { Claim, TaskSources } from "./claimed-task.ts";
 import { Claims } from "./claims.ts";
 import type { Executor } from "./executor.ts";
 import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
-import { LaneBook, type Want } from "./lanes.ts";
+import { type Lane, LaneBook, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { Prefetch } from "./prefetch.ts";
+import { PROBATION } from "./priority.ts";
+import type { ReadyLine } from "./ready-line.ts";
 import { ServerWatch } from "./server-watch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
@@ -41,6 +43,8 @@ export interface ClaimerOptions {
 
 /** While there is work, looking at all lanes again is worth this much. */
 const LOOK_MS = 100;
+/** While no more is wanted, news are worth a glance at the other lanes no more often than this. */
+const GLANCE_MS = 20;
 /** Asking this many lanes blindly costs less than looking first. */
 const BLIND_LANES_MAX = 32;
 const RETRY_MS_MAX = 2_000;
@@ -70,6 +74,11 @@ export class Claimer {
   readonly #prefetch: Prefetch;
   #lookedAtMs = -Infinity;
   #isWorkNews = true;
+  /** News of which the lanes that have nothing here were not told yet. */
+  #isLackNews = true;
+  /** A limit keeps a lane from having something here. */
+  #isHeldBack = false;
+  #glancedAtMs = -Infinity;
   #keysLookedAtMs = -Infinity;
   readonly #limiter: Limiter;
   #spaces = new Map<number, KeyClaimer>();
@@ -99,6 +108,7 @@ export class Claimer {
   /** Somebody said that there is work. */
   workArrived(): void {
     this.#isWorkNews = true;
+    this.#isLackNews = true;
     this.bell.ring();
   }
 
@@ -150,14 +160,23 @@ export class Claimer {
 
   /** A slot came free: worth waking only when too little is left to do. */
   roomMade(): void {
-    if (this.#want() > 0) this.bell.ring();
+    if (this.#isHeldBack || this.#want() > 0) this.bell.ring();
+  }
+
+  /** Nothing of the lane is ready any more: if it has more, it must not miss its turn. */
+  ranDry(lane: number): void {
+    if (this.#want() > 0) return; // Then all are asked anyway.
+    const space = lane < 0 ? this.#spaces.get(bucketOfLane(lane).keySpaceId) : undefined;
+    if (space?.hasWork === true || this.#lanes.hasMore(lane)) this.bell.ring();
   }
 
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "could not claim tasks");
-      this.#isWorkNews = true; // Whatever came while this failed was not looked at.
+      // Whatever came while this failed was not looked at.
+      this.#isWorkNews = true;
+      this.#isLackNews = true;
       this.#metOthersAtMs = clock.now(); // Perhaps it waited for them too long.
       return exponentialMs(failures, 50, RETRY_MS_MAX);
     };
@@ -169,10 +188,12 @@ export class Claimer {
   }
 
   /** Keyed tasks wait for each other, so more of them are held than slots would take. */
-  #wantKeyed(): number {
+  #wantKeyed(space: KeyClaimer): number {
     const { active, ready, keys } = this.#executor;
-    const room = 2 * (this.#options.concurrency + this.#prefetch.size);
-    return this.#want() <= 0 ? 0 : room - active - ready - keys.waiting;
+    const all = 2 * (this.#options.concurrency + this.#prefetch.size);
+    const room = all - active - ready - keys.waiting;
+    if (this.#want() > 0) return room;
+    return space.isHere ? 0 : Math.min(room, this.#options.fairnessTurn);
   }
 
   async #turn(): Promise<TurnResult> {
@@ -187,7 +208,8 @@ export class Claimer {
       });
     }
     if (!isTrusted()) return { restMs: UNTRUSTED_MS }; // Nobody rings when the heart beats again.
-    if (this.#want() <= 0) return { restMs: pollMs };
+    this.#isHeldBack = false;
+    if (this.#want() <= 0) return await this.#fillGaps();
     const isNews = this.#isWorkNews;
     this.#isWorkNews = false;
     // Both are written without waiting for each other, unless they share limits.
@@ -196,6 +218,7 @@ export class Claimer {
     if (isLimited) await unkeyed;
     const [some, others] = await Promise.all([unkeyed, this.#claimKeyed(isNews)]);
     const taken = some + others;
+    this.#prefetch.filled(this.#executor.ready);
     if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#roomOf)) return "again";
     await this.#limiter.trim();
     if (this.#isDoubted) {
@@ -204,6 +227,48 @@ export class Claimer {
     }
     const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
     return { restMs: Math.min(pollMs, this.#limiter.restMs, ...keyRestMs) };
+  }
+
+  /**
+   * No more is wanted, and all that is ready would start before what comes now. So another tenant,
+   * or a higher priority, of which nothing is ready gets a turn's worth of tasks all the same.
+   */
+  async #fillGaps(): Promise<TurnResult> {
+    const { clock, fairnessTurn, pollMs } = this.#options;
+    const tasks = this.#prefetch.reserve(this.#executor.ready, fairnessTurn);
+    if (tasks <= 0) return { restMs: pollMs };
+    const everyMs = this.#lanes.size > BLIND_LANES_MAX ? LOOK_MS : GLANCE_MS;
+    const waitMs = this.#isLackNews ? this.#glancedAtMs + everyMs - clock.now() : pollMs;
+    const isNews = waitMs <= 0;
+    if (isNews) await this.#look(this.#isHere);
+    const lacking = this.#lanes.lacking(this.#isLacked());
+    const limited = this.#limiter.queues.filter((name) =>
+      lacking.some((one) => one.queue === name),
+    );
+    for (const queue of limited) await this.#limiter.take(queue, fairnessTurn);
+    const want = { ...this.#wanted, tasks };
+    const lanes = this.#lanes.chooseOf(lacking, want, (queue) => this.#limiter.allowed(queue));
+    const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
+    if (taken + (await this.#claimKeyed(isNews)) > 0) return "again";
+    this.#isHeldBack = limited.length > 0;
+    return { restMs: isNews ? pollMs : Math.min(pollMs, waitMs) };
+  }
+
+  readonly #isHere = ({ queue, lane }: Lane): boolean =>
+    this.#executor.readyOf(queue)?.has(lane) === true;
+
+  /** What would start after all that is ready here, turns or not, is left to other workers. */
+  #isLacked(): (lane: Lane) => boolean {
+    const { queues } = this.#options;
+    const readyOf = (queue: string): ReadyLine | undefined => this.#executor.readyOf(queue);
+    let highest: number | undefined;
+    return ({ queue, tenant, priority }) => {
+      if (priority === PROBATION) return false; // One at a time, with what is claimed for all.
+      const ready = readyOf(queue);
+      if (ready !== undefined && ready.size > 0) return priority > ready.highest(tenant.name);
+      highest ??= Math.max(...queues.map((name) => readyOf(name)?.highest() ?? -Infinity));
+      return priority > highest;
+    };
   }
 
   async #claimUnkeyed(isNews: boolean): Promise<number> {
@@ -255,12 +320,12 @@ export class Claimer {
     if (isLookDue) this.#keysLookedAtMs = clock.now();
     let taken = 0;
     for (const space of this.#spaces.values()) {
-      if (space.owns === 0) continue;
+      if (space.owns === 0 || (this.#want() <= 0 && space.isHere)) continue;
       await space.open();
       if (isNews) await space.workArrived();
       else if (isLookDue) await space.look();
-      taken += await space.claimHeads(this.#wantKeyed(), facts, this.#take);
-      taken += await space.claim(this.#wantKeyed(), facts, this.#take);
+      taken += await space.claimHeads(this.#wantKeyed(space), facts, this.#take);
+      taken += await space.claim(this.#wantKeyed(space), facts, this.#take);
     }
     return taken;
   }
@@ -322,19 +387,24 @@ export class Claimer {
   };
 
   /** Where each lane begins. Also the moment at which an epoch may have closed. */
-  async #look(): Promise<void> {
+  async #look(isPassed?: (lane: Lane) => boolean): Promise<void> {
     const { clock, queues } = this.#options;
+    this.#isLackNews = false;
     const [version, before] = [this.#lanes.version, this.#settling.settled];
-    const look = await lookAtLanes(this.#session, queues, this.#lanes.floors);
-    this.#lookedAtMs = clock.now();
+    const floors = this.#lanes.floors(isPassed ?? (() => false));
+    const look = await lookAtLanes(this.#session, queues, floors);
+    const nowMs = clock.now();
+    this.#glancedAtMs = nowMs;
+    if (isPassed === undefined) this.#lookedAtMs = nowMs;
     if (look !== undefined) {
       if (!(await this.#server.confirms(look.marker))) return;
       const settled = this.#settling.observe(look.oldestRunning, before);
       if (this.#lanes.version !== version) return;
-      this.#lanes.saw(look.lanes, settled, this.#lookedAtMs);
+      this.#lanes.saw(look.lanes, floors, settled, nowMs);
     }
+    if (isPassed !== undefined) return;
     for (const queue of queues) {
-      const seconds = this.#lanes.oldestSeconds(queue, this.#lookedAtMs);
+      const seconds = this.#lanes.oldestSeconds(queue, nowMs);
       this.#options.metrics.oldestPending.set(seconds, { queue });
     }
     // Without a marker nobody could tell whether the epoch closes on the same server.

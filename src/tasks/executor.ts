@@ -25,6 +25,8 @@ export interface ExecutorOptions {
   readonly metrics: TaskMetrics;
   /** A slot came free, or all tasks of a held key were settled. */
   readonly onRoom: () => void;
+  /** Nothing more of the lane is ready here. */
+  readonly onDry: (lane: number) => void;
   /** A head that was held back has ended: its key may flow again. */
   readonly onHeadEnded: (task: ClaimedTask) => void;
   /** The lease of a keyed task is lost, and the database does not know it yet. */
@@ -131,6 +133,11 @@ export class Executor {
   freeSlots(queue: string): number {
     const line = this.#lines.get(queue);
     return line === undefined ? 0 : line.limit - line.active - line.ready.size;
+  }
+
+  /** What of the queue may start when a slot comes free. */
+  readyOf(queue: string): ReadyLine | undefined {
+    return this.#lines.get(queue)?.ready;
   }
 
   /** Tasks of the queue that are claimed here and not answered for. */

@@ -153,6 +153,15 @@ export class KeyClaimer {
     for (const lane of this.#lanes.values()) lane.isEmpty = false;
   }
 
+  /** Whether a task of it is ready to start. */
+  get isHere(): boolean {
+    return this.#space.queues.some((queue) => this.#executor.readyOf(queue)?.hasKeyed);
+  }
+
+  get hasWork(): boolean {
+    return this.#isHoldDue || this.#busyLanes().length > 0;
+  }
+
   /** Milliseconds until something is due that nobody announces. */
   get restMs(): number {
     const now = this.#clock.now();

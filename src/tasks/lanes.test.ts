@@ -21,7 +21,7 @@ function see(book: LaneBook, ...lanes: Partial<LaneView>[]): void {
     waitedSeconds: 0,
     ...lane,
   }));
-  book.saw({ lanes: views, oldestRunning: 0n }, 0, 0);
+  book.saw(views, new Map(), 0, 0);
 }
 
 const wanted = (tasks: number) => ({ tasks, probation: 1 });
@@ -87,5 +87,31 @@ describe("the choice of lanes", () => {
     const alone = bookOf({ lane: 1, priority: -1 });
     expect(alone.canChoose({ tasks: 1, probation: 0 }, ANY_ROOM)).toBe(false);
     expect(alone.choose({ tasks: 1, probation: 0 }, ANY_ROOM)).toEqual([]);
+  });
+});
+
+describe("lanes that are lacked", () => {
+  it("get a turn each, those that rank highest first", () => {
+    const book = bookOf(
+      { lane: 1 },
+      { lane: 2, tenant: "b" },
+      { lane: 3, tenant: "c", headOrder: null },
+      { lane: 4, priority: 9 },
+    );
+    const lacking = book.lacking(({ lane }) => lane !== 1);
+    expect(lacking.map(({ lane }) => lane)).toEqual([4, 2]);
+    expect(takes(book.chooseOf(lacking, wanted(70), ANY_ROOM))).toEqual({ 4: 50, 2: 20 });
+  });
+
+  it("are the only ones that a glance asks for", () => {
+    const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b", headOrder: null });
+    book.markEmpty(1);
+    const floors = book.floors(({ lane }) => lane === 1);
+    const view = { queue: "orders", priority: 5, headOrder: null, waitedSeconds: 0 };
+    const lanes = [1, 2].map((lane) => ({ ...view, lane, tenant: lane === 1 ? "a" : "b" }));
+    book.saw(lanes, floors, 0, 0);
+    // What was passed over may have got work as well; what was seen has none.
+    expect([book.hasMore(1), book.hasMore(2)]).toEqual([true, false]);
+    expect(book.floors(() => false)).toEqual(new Map());
   });
 });

@@ -4,11 +4,12 @@ import { Turns, type TurnTaker } from "./turns.ts";
 
 /** A tenant of one queue. */
 interface Tenant extends TurnTaker {
+  readonly name: string;
   readonly lanes: Lane[];
 }
 
 /** What this worker knows of one lane. */
-interface Lane {
+export interface Lane {
   readonly lane: number;
   readonly queue: string;
   readonly priority: number;
@@ -43,6 +44,9 @@ export interface FairnessOptions {
   readonly weightOf: (queue: string, tenant: string) => number;
 }
 
+/** A floor behind everything. */
+const PASSED = Number.MAX_SAFE_INTEGER;
+
 /**
  * The lanes of unkeyed tasks that a worker serves: where to begin looking, and which is next.
  *
@@ -61,9 +65,11 @@ export class LaneBook {
     this.#options = options;
   }
 
-  get floors(): Map<number, number> {
-    const known = [...this.#lanes.values()].filter((lane) => lane.floor > 0);
-    return new Map(known.map((lane) => [lane.lane, lane.floor]));
+  /** Where a look begins; in lanes that it is to pass over, behind everything. */
+  floors(isPassed: (lane: Lane) => boolean): Map<number, number> {
+    const floorOf = (lane: Lane): number => (isPassed(lane) ? PASSED : lane.floor);
+    const known = [...this.#lanes.values()].map((lane) => [lane.lane, floorOf(lane)] as const);
+    return new Map(known.filter(([, floor]) => floor > 0));
   }
 
   /** Grows when floors are forgotten: a look that was asked with them in mind counts no more. */
@@ -90,9 +96,18 @@ export class LaneBook {
   }
 
   /** Takes in a look. `settled` is what was proven before its snapshot, or by it. */
-  saw(views: readonly LaneView[], settled: number, nowMs: number): void {
+  saw(
+    views: readonly LaneView[],
+    floors: ReadonlyMap<number, number>,
+    settled: number,
+    nowMs: number,
+  ): void {
     for (const view of views) {
       const lane = this.#lanes.get(view.lane) ?? this.#add(view);
+      if (floors.get(view.lane) === PASSED) {
+        lane.isEmpty = false; // What made somebody look may be here as well.
+        continue;
+      }
       const floor = Math.min(settled, (view.headOrder ?? Infinity) - 1);
       lane.floor = Math.max(lane.floor, floor);
       if (view.headOrder !== null) lane.cursor = view.headOrder - 1;
@@ -107,7 +122,7 @@ export class LaneBook {
     let tenant = tenants.get(name);
     if (tenant === undefined) {
       const weight = this.#options.weightOf(queue, name);
-      tenant = { weight, credit: 0, isInLine: false, lanes: [] };
+      tenant = { name, weight, credit: 0, isInLine: false, lanes: [] };
       tenants.set(name, tenant);
     }
     const what = { lane, queue, priority, tenant, owner: { queue, tenant: name, priority } };
@@ -171,6 +186,11 @@ export class LaneBook {
     if (known !== undefined) known.isEmpty = true;
   }
 
+  /** Whether more of the lane waits than is here. */
+  hasMore(lane: number): boolean {
+    return this.#lanes.get(lane)?.isEmpty === false;
+  }
+
   /**
    * Whom to ask for how many. Each step serves the queue whose head ranks highest by priority and
    * waiting; within it the tenant whose turn it is; within it the lane that ranks highest.
@@ -200,6 +220,22 @@ export class LaneBook {
   canChoose(want: Want, room: (queue: string) => number): boolean {
     const plan = new Plan(want, room);
     return [...this.#lanes.values()].some((lane) => !lane.isEmpty && plan.roomOf(lane) > 0);
+  }
+
+  /** Lanes that have work and that somebody lacks; those that rank highest come first. */
+  lacking(isLacked: (lane: Lane) => boolean): Lane[] {
+    const lacking = [...this.#lanes.values()].filter((lane) => !lane.isEmpty && isLacked(lane));
+    return lacking.sort((a, b) => this.#rank(b) - this.#rank(a));
+  }
+
+  /** One turn of each, whoever else waits. */
+  chooseOf(lanes: readonly Lane[], want: Want, room: (queue: string) => number): LaneRequest[] {
+    const plan = new Plan(want, room);
+    for (const lane of lanes) {
+      const turn = Math.ceil(this.#options.turn * lane.tenant.weight);
+      if (plan.roomOf(lane) > 0) plan.ask(lane, turn);
+    }
+    return plan.requests;
   }
 
   /** All heads wait at the same pace: since when they do is all that differs. */

@@ -17,6 +17,7 @@ export class Prefetch {
   #atMs: number;
   #count = 0;
   #perSecond = 0;
+  #filled = 0;
 
   constructor(clock: Clock, concurrency: number) {
     this.#clock = clock;
@@ -45,5 +46,21 @@ export class Prefetch {
   want(active: number, waiting: number): number {
     const room = this.#concurrency + this.#size - active - waiting;
     return waiting > this.#size / 2 ? 0 : room;
+  }
+
+  /** All lanes were asked, and so many wait to start now. */
+  filled(waiting: number): void {
+    this.#filled = waiting;
+  }
+
+  /**
+   * How many to ask for of lanes that have nothing here, while no more is wanted of all: as many
+   * again, and at least a turn. When nothing waits, none: then the next free slot is theirs. In few
+   * and large claims, as above.
+   */
+  reserve(waiting: number, turn: number): number {
+    const most = Math.max(this.#concurrency + this.#size, turn);
+    const room = this.#filled + most - waiting;
+    return waiting === 0 || room < most / 2 ? 0 : room;
   }
 }

@@ -22,10 +22,11 @@ function task(given: Given): ClaimedTask {
   const { lane, tenant = "a", priority = 5, runAt = 0, claimedAtMs = 0 } = given;
   lastId += 1;
   const key = lane < 0 ? `key ${lastId}` : "";
-  const options = [tenant, key, priority, "", 5, 0, runAt, "", "", "1"];
-  const row = [lastId, lane, lastId, 1, 1, "f", "orders", "", ...options];
+  const owner = ["orders", tenant, priority, key];
+  const row = [lastId, lane, "", 1, "", 5, runAt * 1000, ...owner, "1"];
+  const sources = { laneOf: () => undefined, handlerOf: () => handler };
   const facts = { claimedAtMs, trustedUntilMs: 1, isHeldHead: false };
-  return new ClaimedTask(row.join(FIELD), () => handler, new Claim("claim"), facts);
+  return new ClaimedTask(row.join(FIELD), sources, new Claim("claim"), facts);
 }
 
 /** A line with so many tasks of each kind, one kind after another. */
@@ -33,10 +34,13 @@ function lineOf(...kinds: (Given & { readonly count: number })[]): ReadyLine {
   const line = new ReadyLine(orders.settings, {
     fairnessTurn: TURN,
     agingSeconds: 10,
+    onDry: (lane) => dry.push(lane),
   });
   for (const kind of kinds) pushMany(line, kind);
   return line;
 }
+
+let dry: number[] = [];
 
 function pushMany(line: ReadyLine, { count, ...kind }: Given & { readonly count: number }): void {
   for (let left = count; left > 0; left -= 1) line.push(task(kind));
@@ -73,7 +77,9 @@ describe("what is ready of a queue", () => {
   it("takes the turns of keyed tasks by tenant, too, whatever their buckets", () => {
     const line = lineOf({ lane: -1, count: 4 }, { lane: -2, count: 2 });
     pushMany(line, { lane: -1, tenant: "b", count: 2 });
+    expect(line.hasKeyed).toBe(true);
     expect(tenantsOf(shiftAll(line))).toBe("aaabbaaa");
+    expect(line.hasKeyed).toBe(false);
   });
 
   it("starts keyed and other tasks of a tenant as they came, however long those waited", () => {
@@ -83,6 +89,13 @@ describe("what is ready of a queue", () => {
     line.push(task({ lane: 1, claimedAtMs: 3, runAt: 1 }));
     line.push(task({ lane: -2, claimedAtMs: 4, runAt: 1 }));
     expect(shiftAll(line).map(({ lane }) => lane)).toEqual([1, -1, 1, -2]);
+  });
+
+  it("knows the highest priority that is there", () => {
+    const line = lineOf({ lane: 1, count: 1 }, { lane: 2, tenant: "b", priority: 9, count: 1 });
+    expect([line.highest(), line.highest("a"), line.highest("c")]).toEqual([9, 5, -Infinity]);
+    shiftAll(line);
+    expect(line.highest()).toBe(-Infinity);
   });
 
   it("keeps the order of each lane", () => {
@@ -119,6 +132,16 @@ describe("what is ready of a queue", () => {
     other.push(gone);
     for (const one of line.drain()) other.push(one);
     expect(tenantsOf(shiftAll(other))).toBe("aaaab");
+  });
+
+  it("tells which lanes have nothing more", () => {
+    dry = [];
+    const line = lineOf({ lane: 1, count: 2 }, { lane: -7, count: 1 });
+    pushMany(line, { lane: -8, tenant: "b", count: 1 });
+    expect([line.has(1), line.has(2)]).toEqual([true, false]);
+    shiftAll(line);
+    expect(line.has(1)).toBe(false);
+    expect(dry).toEqual([1, -8]);
   });
 
   it("forgets tenants of whom nothing is there", () => {

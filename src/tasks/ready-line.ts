@@ -8,6 +8,8 @@ export interface ReadyLineOptions {
   readonly fairnessTurn: number;
   /** Seconds of waiting that weigh as much as one step of priority. */
   readonly agingSeconds: number;
+  /** Nothing more of the lane is ready; of a keyed one, nothing keyed. */
+  readonly onDry: (lane: number) => void;
 }
 
 /** Tasks that start in the order in which they came: of one lane, or all keyed ones of a tenant. */
@@ -44,6 +46,7 @@ export class ReadyLine {
   /** Where the last unkeyed task went, as the next one often does. */
   #last: Strand | undefined;
   #size = 0;
+  #keyed = 0;
 
   constructor(settings: QueueSettings, options: ReadyLineOptions) {
     this.#settings = settings;
@@ -54,12 +57,22 @@ export class ReadyLine {
     return this.#size;
   }
 
+  get hasKeyed(): boolean {
+    return this.#keyed > 0;
+  }
+
+  /** Whether something of this lane of unkeyed tasks is here. */
+  has(lane: number): boolean {
+    return (this.#lanes.get(lane)?.tasks.size ?? 0) > 0;
+  }
+
   push(task: ClaimedTask): void {
     const strand = this.#last?.lane === task.lane ? this.#last : this.#find(task);
     strand.tasks.push(task);
     strand.tenant.ready += 1;
     this.#turns.join(strand.tenant);
     this.#size += 1;
+    if (task.lane < 0) this.#keyed += 1;
   }
 
   /** The next task to start. */
@@ -71,12 +84,22 @@ export class ReadyLine {
     tenant.ready -= 1;
     if (task.state === "claimed") tenant.credit -= 1; // Else it was given back, and starts nowhere.
     this.#size -= 1;
+    if (task.lane < 0) this.#keyed -= 1;
+    const isDry = task.lane < 0 ? this.#keyed === 0 : strand.tasks.size === 0;
+    if (isDry) this.#options.onDry(task.lane);
     return task;
   }
 
   /** The next task to start; it stays. */
   peek(): ClaimedTask | undefined {
     return this.#next()?.tasks.peek();
+  }
+
+  /** The highest priority that is here, of a tenant or of all. */
+  highest(tenant?: string): number {
+    const known = tenant === undefined ? this.#tenants.values() : [this.#tenants.get(tenant)];
+    const heads = [...known].flatMap((one) => strandsOf(one).map(({ tasks }) => tasks.peek()));
+    return Math.max(-Infinity, ...heads.flatMap((head) => head?.priority ?? []));
   }
 
   drain(): ClaimedTask[] {
@@ -86,6 +109,7 @@ export class ReadyLine {
       tenant.ready = 0;
     }
     this.#size = 0;
+    this.#keyed = 0;
     return all;
   }
 

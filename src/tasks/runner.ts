@@ -103,6 +103,7 @@ export class TaskRunner implements Service {
       random: options.random,
       metrics,
       onRoom: () => this.#claimer.roomMade(),
+      onDry: (lane) => this.#claimer.ranDry(lane),
       onHeadEnded: (task) => this.#claimer.headEnded(task.lane),
       onKeyedLost: (task) => this.#claimer.closeLane(task.lane),
     });

@@ -47,7 +47,7 @@ export interface WorkerOptions {
   readonly dispatcherStrategy?: "poll" | "notify";
   /** How long a stop waits for batches in flight before it interrupts them. Defaults to 30,000. */
   readonly drainTimeout?: number;
-  /** Claims of one tenant before another of the same queue has its turn. Defaults to 50. */
+  /** Starts of one tenant before another of the same queue has its turn. Defaults to 50. */
   readonly fairnessTurn?: number;
   /**
    * How a missing position is passed. "epoch" waits for proof. "unsafe-time" is the source systems'
