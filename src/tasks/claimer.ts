@@ -365,7 +365,9 @@ export class Claimer {
     }
     for (const task of tasks) this.#lanes.passed(task.lane, task.claimOrder);
     for (const { lane, take } of lanes) {
-      if ((byLane.get(lane) ?? 0) < take) this.#lanes.markEmpty(lane);
+      const isShort = (byLane.get(lane) ?? 0) < take;
+      // What was missed was not all that is there.
+      if (isShort && missed === 0) this.#lanes.markEmpty(lane);
     }
     await this.#chargeLimits(byLane, tasks[0]?.claim);
     return tasks.length;

@@ -17,7 +17,7 @@ import { TaskSession } from "../../../src/tasks/session.ts";
 import { Settling } from "../../../src/tasks/settling.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
-import { BRISK, gate } from "./scene.ts";
+import { BRISK, gate, readColumn } from "./scene.ts";
 
 /** Hands answers on, but for those of one statement, which come when the test says so. */
 class LateAnswers implements Queryable {
@@ -143,6 +143,16 @@ async function ownAll(database: TestDatabase, handler: TaskHandler): Promise<Sce
   };
 }
 
+/** Those of other databases count: an epoch closes when none on the whole server is older. */
+async function olderTransactionsEnded(database: TestDatabase): Promise<void> {
+  const [fence] = await readColumn<string>(database, "SELECT pg_current_xact_id()::text");
+  const oldest = "pg_snapshot_xmin(pg_current_snapshot())";
+  await eventually(async () => {
+    const isOver = await readColumn<boolean>(database, `SELECT ${oldest} >= '${fence}'::xid8`);
+    expect(isOver).toEqual([true]);
+  });
+}
+
 describe("a floor that was lowered while a look was on its way", () => {
   it("is not raised by what that look saw: a dead letter runs before its successors", async () => {
     const database = await testDatabase();
@@ -158,6 +168,7 @@ describe("a floor that was lowered while a look was on its way", () => {
     const owner = await ownAll(database, handler);
     const { keys, settling, session, answers } = owner;
     await settling.open(session);
+    await olderTransactionsEnded(database);
     const looking = keys.look();
     await answers.answered;
     expect(await mill.deadLetters.redrive()).toBe(1);
@@ -184,6 +195,7 @@ describe("a floor that rests on a claim", () => {
     expect(await owner.claim()).toEqual([first.id]);
     const second = await mill.enqueue(orders, 2, { partitionKey: "order:1" });
     await keys.workArrived();
+    await olderTransactionsEnded(database);
     await keys.look();
     expect(settling.settled).toBeGreaterThanOrEqual(Number(first.id));
 
