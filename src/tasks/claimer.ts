@@ -152,6 +152,12 @@ export class Claimer {
     this.bell.ring();
   }
 
+  /** A task came back to it, at its old place. */
+  lowerLane(lane: number): void {
+    this.#spaces.get(bucketOfLane(lane).keySpaceId)?.flowAgain(lane);
+    this.bell.ring();
+  }
+
   /** A task in it is neither ours nor free: the lane opens again when it was reaped. */
   closeLane(lane: number): void {
     this.#spaces.get(bucketOfLane(lane).keySpaceId)?.close(lane);

@@ -29,11 +29,14 @@ export interface ExecutorOptions {
   readonly onDry: (lane: number) => void;
   /** A head that was held back has ended: its key may flow again. */
   readonly onHeadEnded: (task: ClaimedTask) => void;
+  /** A keyed task is back at its old place, perhaps below the floor of its lane. */
+  readonly onKeyedBack: (task: ClaimedTask) => void;
   /** The lease of a keyed task is lost, and the database does not know it yet. */
   readonly onKeyedLost: (task: ClaimedTask) => void;
 }
 
 const PROBATION_MS = 1_000;
+const NONE: ReadonlySet<string> = new Set();
 
 /** One queue's tasks in this worker. */
 interface Line {
@@ -65,6 +68,7 @@ export class Executor {
   #isStarting = false;
   #isStopping = false;
   readonly #probation = new Set<ClaimedTask>();
+  readonly #returning = new Set<ClaimedTask>();
   readonly #recorders = new Set<Set<string>>();
   #onIdle: (() => void)[] = [];
 
@@ -170,16 +174,14 @@ export class Executor {
   }
 
   /** Tasks of one key must come in order. Those of a key in `cuts` go back unless they lead it. */
-  accept(tasks: readonly ClaimedTask[], cuts?: ReadonlySet<string>): void {
+  accept(tasks: readonly ClaimedTask[], cuts: ReadonlySet<string> = NONE): void {
     for (const task of tasks) {
-      const isCut = cuts !== undefined && cuts.size > 0 && cuts.has(task.key ?? "");
-      if (isCut && !task.isHeldHead) {
-        this.#hold(task, 1);
-        this.giveBack([task]);
-        continue;
-      }
       this.#hold(task, 1);
-      if (task.key === undefined || this.#keys.enter(task.key, task)) this.#enqueue(task);
+      const { key } = task;
+      if (key === undefined) this.#enqueue(task);
+      else if (!task.isHeldHead && (cuts.has(key) || this.#keys.isReturning(key))) {
+        this.giveBack([task]);
+      } else if (this.#keys.enter(key, task)) this.#enqueue(task);
     }
     this.#startMore();
   }
@@ -273,6 +275,10 @@ export class Executor {
     if (accepted) metrics.ended(task, settlement, nowMs);
     else metrics.leaseLosses.add(1, { queue: task.queue });
     this.#forget(task);
+    if (this.#returning.delete(task) && task.key !== undefined) {
+      this.#keys.endReturning(task.key);
+      this.#options.onKeyedBack(task);
+    }
     const isParked = settlement.kind === "bury" && settlement.row.park;
     const isOver = settlement.kind !== "put-back" && !isParked;
     // A new hold, or one that leads on: the claimer is to look when it is due.
@@ -330,6 +336,9 @@ export class Executor {
       if (task.state !== "claimed") continue;
       task.state = "ended";
       this.#finisher.add(task, giveBack(task, 0));
+      if (task.key === undefined) continue;
+      this.#returning.add(task);
+      this.#keys.startReturning(task.key);
     }
   }
 

@@ -258,7 +258,7 @@ export class KeyClaimer {
           keySpaceId: this.#space.id,
           epoch: this.#epoch,
           marker,
-          exceptKeys: this.#executor.keys.longLines(PER_KEY_MAX),
+          exceptKeys: this.#executor.keys.fullKeys(PER_KEY_MAX),
           ...(perKey === undefined ? {} : { perKey }),
         },
         lanes,

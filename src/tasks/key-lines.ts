@@ -14,6 +14,8 @@ interface Line {
 export class KeyLines {
   readonly #lines = new Map<string, Line>();
   #waiting = 0;
+  /** By key: how many are on their way back to the database. */
+  readonly #returning = new Map<string, number>();
 
   /** Held behind others of their key. */
   get waiting(): number {
@@ -73,12 +75,30 @@ export class KeyLines {
     return [...this.#lines.keys()].flatMap((key) => this.cut(key));
   }
 
-  /** Keys of which so many wait here that more would only be kept from other workers. */
-  longLines(max: number): string[] {
-    if (this.#waiting < max) return [];
-    return [...this.#lines].flatMap(([key, line]) =>
-      line.waiting.size >= max ? [splitKey(key).key] : [],
-    );
+  /** Is to be given back: until the database has it, later ones of its key must not be claimed. */
+  startReturning(key: string): void {
+    this.#returning.set(key, (this.#returning.get(key) ?? 0) + 1);
+  }
+
+  endReturning(key: string): void {
+    const left = (this.#returning.get(key) ?? 0) - 1;
+    if (left > 0) this.#returning.set(key, left);
+    else this.#returning.delete(key);
+  }
+
+  isReturning(key: string): boolean {
+    return this.#returning.has(key);
+  }
+
+  /**
+   * Keys of which nothing more is wanted now: so many wait here that more would only be kept from
+   * other workers, or some are on their way back.
+   */
+  fullKeys(max: number): string[] {
+    const returning = [...this.#returning.keys()];
+    if (this.#waiting < max) return returning.map((key) => splitKey(key).key);
+    const long = [...this.#lines].filter(([, line]) => line.waiting.size >= max);
+    return [...long.map(([key]) => key), ...returning].map((key) => splitKey(key).key);
   }
 
   /** How many of each key this worker holds. */

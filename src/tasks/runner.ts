@@ -105,6 +105,7 @@ export class TaskRunner implements Service {
       onRoom: () => this.#claimer.roomMade(),
       onDry: (lane) => this.#claimer.ranDry(lane),
       onHeadEnded: (task) => this.#claimer.headEnded(task.lane),
+      onKeyedBack: (task) => this.#claimer.lowerLane(task.lane),
       onKeyedLost: (task) => this.#claimer.closeLane(task.lane),
     });
     this.renewer = new Renewer(db, this.#executor, {

@@ -110,6 +110,7 @@ async function ownAll(database: TestDatabase, handler: TaskHandler): Promise<Sce
       onRoom: nothing,
       onDry: nothing,
       onHeadEnded: nothing,
+      onKeyedBack: nothing,
       onKeyedLost: nothing,
     },
   );

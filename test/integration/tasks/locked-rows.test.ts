@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import {
   completed,
   failed,
+  nack,
   type Outcome,
   queue,
   type TaskHandle,
@@ -150,5 +151,39 @@ describe("a row that is locked", () => {
     );
     expect(await stateOf(one, held)).toBe("running");
     await one.worker.stop();
+  });
+
+  it("of a task that goes back keeps the later ones of its key waiting", async () => {
+    const database = await testDatabase();
+    const mill = await database.connect();
+    const locking = gate();
+    const ran: number[] = [];
+    const steps = queue<number>("steps");
+    const handler = steps.handle(async ({ payload, attempt }) => {
+      ran.push(payload);
+      if (payload !== 1 || attempt > 1) return completed();
+      await locking.opened;
+      return nack(0, "once more"); // What waits behind it in memory goes back.
+    });
+    await mill.startWorker({ ...BRISK, handlers: [handler] });
+    const key = { partitionKey: "order:1" };
+    const [first, second] = await mill.enqueueMany(
+      steps,
+      [1, 2, 3].map((payload) => ({ payload, ...key })),
+    );
+    const holder = await database.session();
+    await eventually(async () => {
+      const claimed = "SELECT FROM tidemill.tasks WHERE state = 'running'";
+      expect((await holder.query(claimed)).rows).toHaveLength(3);
+    });
+    await holder.query("BEGIN");
+    await holder.query("SELECT FROM tidemill.tasks WHERE id = $1 FOR SHARE", [second?.id]);
+    locking.open();
+    await first?.result();
+    // Whatever may be claimed now was claimed before this one of another key.
+    await (await mill.enqueue(steps, 9, { partitionKey: "order:2" })).result();
+    expect(ran).toEqual([1, 1, 9]);
+    await holder.query("ROLLBACK");
+    await eventually(() => expect(ran).toEqual([1, 1, 9, 2, 3]));
   });
 });
