@@ -90,10 +90,14 @@ export class Claimer {
     this.#session = session;
     this.#executor = executor;
     this.#options = options;
-    this.#claims = new Claims(session, executor, { ...options, sources: this.#sources });
     const { agingSeconds, fairnessTurn: turn, weightOf } = options;
     this.#lanes = new LaneBook({ agingSeconds, turn, weightOf });
     this.#settling = new Settling(options.sequence);
+    this.#claims = new Claims(session, executor, {
+      ...options,
+      settling: this.#settling,
+      sources: this.#sources,
+    });
     this.#server = new ServerWatch(session, () => this.#forget());
     this.#prefetch = new Prefetch(options.clock, options.concurrency);
     this.#limiter = new Limiter(session, {
@@ -416,8 +420,7 @@ export class Claimer {
       this.#options.metrics.oldestPending.set(seconds, { queue });
     }
     // Without a marker nobody could tell whether the epoch closes on the same server.
-    const unsettled = this.#claims.newestOrder - this.#settling.settled;
-    const isWorthIt = unsettled > EPOCH_NUMBERS && this.#server.marker !== null;
+    const isWorthIt = this.#settling.unsettled > EPOCH_NUMBERS && this.#server.marker !== null;
     if (!this.#settling.isOpen && isWorthIt) await this.#settling.open(this.#session);
   }
 

@@ -5,6 +5,7 @@ import { Claim, ClaimedTask, type TaskSources } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskSession } from "./session.ts";
+import type { Settling } from "./settling.ts";
 import { barClaim, type ClaimedRows, undoClaim } from "./sql/claim.ts";
 
 export interface ClaimsOptions {
@@ -13,6 +14,7 @@ export interface ClaimsOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: TaskMetrics;
+  readonly settling: Settling;
   readonly sources: TaskSources;
 }
 
@@ -24,7 +26,6 @@ export class Claims {
   readonly #session: TaskSession;
   readonly #executor: Executor;
   readonly #options: ClaimsOptions;
-  #newestOrder = 0;
   #doubtful: string[] = [];
 
   constructor(session: TaskSession, executor: Executor, options: ClaimsOptions) {
@@ -33,16 +34,11 @@ export class Claims {
     this.#options = options;
   }
 
-  /** The highest claim order that was taken. */
-  get newestOrder(): number {
-    return this.#newestOrder;
-  }
-
   async take(
     claiming: (claimId: string) => Promise<ClaimedRows>,
     isHeldHead: boolean,
   ): Promise<{ tasks: readonly ClaimedTask[]; byLane: ReadonlyMap<number, number> }> {
-    const { clock, leaseSeconds, metrics } = this.#options;
+    const { clock, leaseSeconds, metrics, settling, sources } = this.#options;
     const claim = new Claim(uuidv4());
     const cuts = this.#executor.recordCuts();
     const claimedAtMs = clock.now();
@@ -60,9 +56,9 @@ export class Claims {
     const byLane = new Map<number, number>();
     const tasks: ClaimedTask[] = [];
     for (const row of claimed.rows) {
-      const task = new ClaimedTask(row, this.#options.sources, claim, facts);
+      const task = new ClaimedTask(row, sources, claim, facts);
       byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
-      if (task.claimOrder > this.#newestOrder) this.#newestOrder = task.claimOrder;
+      settling.sawNumber(task.claimOrder);
       tasks.push(task);
     }
     claim.open = tasks.length;

@@ -1,7 +1,9 @@
 import type { Clock } from "../base/clock.ts";
+import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
+import { HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
 import { KeyRates } from "./key-rates.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
@@ -9,13 +11,12 @@ import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
 import type { ClaimedRows } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
+import { hasKeyedTasks, lookAtKeyLanes } from "./sql/key-lanes.ts";
 import {
   claimHeldHeads,
   claimKeyedTasks,
   findForeignLanes,
-  hasKeyedTasks,
   type KeyAllowance,
-  lookAtKeyLanes,
   type OwnedBuckets,
 } from "./sql/keys.ts";
 import { keyLane } from "./task.ts";
@@ -28,13 +29,6 @@ export interface KeySpace {
   /** Whether several queues share it: then a paused one holds back keys, not itself alone. */
   readonly isShared: boolean;
   readonly queues: readonly string[];
-}
-
-interface Lane {
-  floor: number;
-  isEmpty: boolean;
-  /** Grows whenever the floor is lowered: what was asked before must not raise it again. */
-  version: number;
 }
 
 /** A task claimed for one key waits in memory; more of one key than this helps nobody. */
@@ -78,9 +72,7 @@ export class KeyClaimer {
   #keyRate: Rate | null = null;
   #epoch = "";
   #unopened: number[] = [];
-  readonly #lanes = new Map<number, Lane>();
-  /** The newest of any lane. */
-  #version = 0;
+  readonly #lanes: KeyLaneBook;
   #nextHoldAtMs = -Infinity;
   #openAgainAtMs = -Infinity;
 
@@ -92,6 +84,7 @@ export class KeyClaimer {
     this.#settling = parts.settling;
     this.#server = parts.server;
     this.#clock = parts.clock;
+    this.#lanes = new KeyLaneBook((key) => keyLane(space.id, bucketOf(key)));
   }
 
   /** As they are stored: a person may have changed them. Of several rates the strictest holds. */
@@ -112,7 +105,7 @@ export class KeyClaimer {
     this.#epoch = epoch;
     const lanes = (owned?.buckets ?? []).map((bucket) => keyLane(this.#space.id, bucket));
     const kept = new Set(lanes);
-    const lost = [...this.#lanes.keys(), ...this.#unopened].filter((lane) => !kept.has(lane));
+    const lost = [...this.#lanes.numbers, ...this.#unopened].filter((lane) => !kept.has(lane));
     this.#lanes.clear();
     this.#unopened = lanes;
     this.#openAgainAtMs = -Infinity;
@@ -126,18 +119,7 @@ export class KeyClaimer {
 
   /** The server may have crashed: what was known of lanes is to be found again. */
   forget(): void {
-    for (const lane of this.#lanes.values()) this.#lower(lane);
-  }
-
-  #lower(lane: Lane): void {
-    lane.floor = 0;
-    lane.isEmpty = false;
-    lane.version = this.#nextVersion();
-  }
-
-  #nextVersion(): number {
-    this.#version += 1;
-    return this.#version;
+    this.#lanes.lowerAll();
   }
 
   /** Holds may have come or gone, and with them what is below the floors. */
@@ -150,7 +132,7 @@ export class KeyClaimer {
   async workArrived(): Promise<void> {
     if (this.#lanes.size === 0 || this.#busyLanes().length > 0) return;
     if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
-    for (const lane of this.#lanes.values()) lane.isEmpty = false;
+    this.#lanes.assumeWork();
   }
 
   /** Whether a task of it is ready to start. */
@@ -178,12 +160,16 @@ export class KeyClaimer {
   }
 
   #busyLanes(): number[] {
-    return [...this.#lanes].flatMap(([lane, { isEmpty }]) => (isEmpty ? [] : [lane]));
+    return this.#lanes.busy(this.#fullKeys());
+  }
+
+  #fullKeys(): string[] {
+    return this.#executor.keys.fullKeys(PER_KEY_MAX);
   }
 
   /** Claimed from no more, until it is shown again that nothing in it is held by others. */
   close(lane: number): void {
-    if (!this.#lanes.delete(lane)) return;
+    if (!this.#lanes.close(lane)) return;
     this.#unopened.push(lane);
   }
 
@@ -197,10 +183,7 @@ export class KeyClaimer {
     const ids = ours.map((task) => task.id);
     const foreign = await findForeignLanes(this.#session, [...asked], ids);
     if (this.#epoch !== epoch) return;
-    for (const lane of asked) {
-      if (foreign.has(lane)) continue;
-      this.#lanes.set(lane, { floor: 0, isEmpty: false, version: this.#nextVersion() });
-    }
+    for (const lane of asked) if (!foreign.has(lane)) this.#lanes.open(lane);
     this.#unopened = this.#unopened.filter((lane) => foreign.has(lane) || !asked.has(lane));
     this.#openAgainAtMs = this.#clock.now() + FOREIGN_RETRY_MS;
     this.#nextHoldAtMs = -Infinity;
@@ -212,35 +195,26 @@ export class KeyClaimer {
     if (this.#busyLanes().length === 0) {
       if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
     }
-    const [epoch, version, before] = [this.#epoch, this.#version, this.#settling.settled];
-    const floors = new Map([...this.#lanes].map(([lane, { floor }]) => [lane, floor]));
-    const look = await lookAtKeyLanes(this.#session, this.#space.id, floors);
+    const [epoch, before] = [this.#epoch, this.#settling.settled];
+    const asked = this.#lanes.asks(this.#fullKeys());
+    const look = await lookAtKeyLanes(
+      this.#session,
+      { keySpaceId: this.#space.id, exceptKeys: asked.full, heldMax: HELD_MAX },
+      this.#lanes.starts(this.#lanes.numbers, asked.full),
+    );
     if (!(await this.#server.confirms(look.marker))) return;
     const settled = this.#settling.observe(look.oldestRunning, before);
-    if (this.#epoch !== epoch) return;
-    for (const [lane, head] of look.heads) {
-      const known = this.#lanes.get(lane);
-      // A floor that was lowered meanwhile, for a key that flows again, must stay low. It may have
-      // been as low before, so floors tell nothing.
-      if (known === undefined || known.version > version) continue;
-      // Not past a held task: its key may flow again before we hear of it, and it comes first.
-      const below = (head.order ?? Infinity) - 1;
-      known.floor = Math.max(known.floor, Math.min(settled, below));
-      known.isEmpty = !head.isFree;
-    }
+    for (const { passed } of look.lanes) this.#settling.sawNumber(passed?.lastOrder ?? 0);
+    if (this.#epoch === epoch) this.#lanes.saw(look, asked, settled);
   }
 
   /** Claims up to about `want` tasks. */
   async claim(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
-    const busy = this.#busyLanes();
+    const asked = this.#lanes.asks(this.#fullKeys());
+    const busy = this.#lanes.busy(asked.full);
     if (want <= 0 || busy.length === 0) return 0;
     const each = Math.max(1, Math.ceil((want * 1.5) / busy.length));
-    const lanes = busy.map((lane) => ({
-      lane,
-      floor: this.#lanes.get(lane)?.floor ?? 0,
-      take: each,
-    }));
-    const version = this.#version;
+    const lanes = this.#lanes.starts(busy, asked.full).map((one) => ({ ...one, take: each }));
     const { marker } = this.#server; // Of the same moment as the floors.
     const taken = new Map<number, number>();
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
@@ -258,7 +232,7 @@ export class KeyClaimer {
           keySpaceId: this.#space.id,
           epoch: this.#epoch,
           marker,
-          exceptKeys: this.#executor.keys.fullKeys(PER_KEY_MAX),
+          exceptKeys: asked.full,
           ...(perKey === undefined ? {} : { perKey }),
         },
         lanes,
@@ -275,11 +249,8 @@ export class KeyClaimer {
     }
     // What a limit refused is still there: only an end here, or time, makes it possible.
     if (isLimited) return count;
-    for (const { lane } of lanes) {
-      const known = this.#lanes.get(lane);
-      if (known === undefined || known.version > version) continue;
-      if ((taken.get(lane) ?? 0) < each) known.isEmpty = true;
-    }
+    const poor = busy.filter((lane) => (taken.get(lane) ?? 0) < each);
+    this.#lanes.markEmpty(poor, asked);
     return count;
   }
 
@@ -308,7 +279,7 @@ export class KeyClaimer {
     if (!this.#isHoldDue) return 0;
     this.#nextHoldAtMs = this.#clock.now() + HOLD_RETRY_MS;
     if (want <= 0) return 0;
-    const lanes = [...this.#lanes.keys()];
+    const lanes = this.#lanes.numbers;
     const { id } = this.#space;
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
@@ -352,8 +323,7 @@ export class KeyClaimer {
 
   /** Tasks below the floor may be wanted again. */
   flowAgain(lane: number): void {
-    const known = this.#lanes.get(lane);
-    if (known !== undefined) this.#lower(known);
+    this.#lanes.lower(lane);
   }
 }
 

@@ -8,6 +8,7 @@ import { drawFence, readCeiling } from "../db/sql/epoch.ts";
 export class Settling {
   readonly #sequence: string;
   #settled = 0;
+  #newest = 0;
   #epoch: { readonly ceiling: number; readonly fence: bigint } | undefined;
   /** Grows when everything is forgotten. */
   #version = 0;
@@ -18,6 +19,15 @@ export class Settling {
 
   get settled(): number {
     return this.#settled;
+  }
+
+  /** A number that was seen: how much there is to settle. */
+  sawNumber(number: number): void {
+    if (number > this.#newest) this.#newest = number;
+  }
+
+  get unsettled(): number {
+    return this.#newest - this.#settled;
   }
 
   get isOpen(): boolean {

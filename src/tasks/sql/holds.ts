@@ -3,7 +3,8 @@ import { statement } from "../../db/statement.ts";
 
 // A hold names the first task of its key. When that is gone, and another one is on probation, or
 // when one is before it, the hold names the first that there is now; when no reason is left the key
-// flows again. A pause that has run out ends here, too.
+// flows again. A pause that has run out ends here, too. Whether one is on probation is asked only
+// when it matters: the answer no costs a walk over all that waits in the lane.
 const ADVANCE = statement(
   "key_holds_advance",
   `WITH head AS MATERIALIZED (
@@ -17,20 +18,21 @@ const ADVANCE = statement(
                 AND task.partition_key = hold.partition_key
               ORDER BY task.claim_order
               LIMIT 1) AS first_id,
-            EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id) AS is_there,
-            EXISTS (SELECT FROM {schema}.tasks AS task
-                     WHERE task.lane = hold.lane
-                       AND task.claim_order > 0
-                       AND task.tenant = hold.tenant
-                       AND task.partition_key = hold.partition_key
-                       AND task.on_probation) AS has_probation
+            EXISTS (SELECT FROM {schema}.tasks AS task WHERE task.id = hold.task_id) AS is_there
        FROM {schema}.key_holds AS hold
       WHERE hold.key_space_id = $1
         AND hold.lane = ANY ($2::text::int[])
         AND hold.why IN ('retry', 'probation', 'paused')
    ), stale AS MATERIALIZED (
      SELECT head.key_space_id, head.tenant, head.partition_key, head.lane, head.why,
-            CASE WHEN head.why <> 'paused' AND (head.is_there OR head.has_probation)
+            CASE WHEN head.why = 'paused' THEN NULL
+                 WHEN head.is_there THEN head.first_id
+                 WHEN EXISTS (SELECT FROM {schema}.tasks AS task
+                               WHERE task.lane = head.lane
+                                 AND task.claim_order > 0
+                                 AND task.tenant = head.tenant
+                                 AND task.partition_key = head.partition_key
+                                 AND task.on_probation)
                  THEN head.first_id END AS next_id
        FROM head
        JOIN {schema}.key_holds AS hold

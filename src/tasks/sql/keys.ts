@@ -5,13 +5,13 @@ import {
   type ClaimRequest,
   grantsOf,
   isGranted,
-  type LaneRequest,
   LOSABLE,
   type PackedRows,
   takePicked,
   unpack,
 } from "./claim.ts";
 import { MARKER } from "./crash-marker.ts";
+import { type KeyLaneStart, linesOf, startValues } from "./key-lanes.ts";
 
 const MINE = statement(
   "buckets_mine",
@@ -61,91 +61,6 @@ export async function findForeignLanes(
   return new Set(rows.map((row) => row.lane));
 }
 
-// The lanes of a key space are neighbours in the index: an empty one costs a single probe.
-const ANY_KEYED = statement(
-  "key_space_has_tasks",
-  `SELECT EXISTS (
-     SELECT FROM {schema}.tasks
-      WHERE lane BETWEEN -($1::int * 360 + 360) AND -($1::int * 360 + 1)
-        AND claim_order > 0
-        AND state = 'pending') AS found`,
-);
-
-export async function hasKeyedTasks(db: Queryable, keySpaceId: number): Promise<boolean> {
-  const [row] = await db.query<{ found: boolean }>(ANY_KEYED, [keySpaceId]);
-  return row?.found === true;
-}
-
-const LOOK = statement(
-  "key_lanes_look",
-  `SELECT line.lane, first.claim_order, free.found,
-          pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running,
-          ${MARKER} AS marker
-     FROM unnest($2::text::int[], $3::text::bigint[]) AS line(lane, floor)
-     LEFT JOIN LATERAL (
-       SELECT ready.claim_order
-         FROM {schema}.tasks AS ready
-        WHERE ready.lane = line.lane
-          AND ready.claim_order > line.floor
-          AND ready.state = 'pending'
-        ORDER BY ready.claim_order
-        LIMIT 1
-     ) AS first ON TRUE
-     LEFT JOIN LATERAL (
-       SELECT TRUE AS found
-         FROM {schema}.tasks AS ready
-        WHERE ready.lane = line.lane
-          AND ready.claim_order >= first.claim_order
-          AND ready.state = 'pending'
-          AND NOT EXISTS (
-            SELECT FROM {schema}.key_holds AS hold
-             WHERE hold.key_space_id = $1
-               AND hold.tenant = ready.tenant
-               AND hold.partition_key = ready.partition_key)
-        ORDER BY ready.claim_order
-        LIMIT 1
-     ) AS free ON TRUE`,
-);
-
-export interface KeyLook {
-  /** By lane: the first pending task, held or not, and whether any is not held. */
-  readonly heads: ReadonlyMap<number, { readonly order: number | null; readonly isFree: boolean }>;
-  readonly oldestRunning: bigint;
-  /** Null: the server has crashed. */
-  readonly marker: string | null;
-}
-
-export async function lookAtKeyLanes(
-  db: Queryable,
-  keySpaceId: number,
-  floors: ReadonlyMap<number, number>,
-): Promise<KeyLook> {
-  const rows = await db.query<{
-    lane: number;
-    claim_order: string | null;
-    found: boolean | null;
-    oldest_running: string;
-    marker: string | null;
-  }>(LOOK, [
-    keySpaceId,
-    `{${[...floors.keys()].join(",")}}`,
-    `{${[...floors.values()].join(",")}}`,
-  ]);
-  return {
-    heads: new Map(
-      rows.map((row) => [
-        row.lane,
-        {
-          order: row.claim_order === null ? null : Number(row.claim_order),
-          isFree: row.found === true,
-        },
-      ]),
-    ),
-    oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
-    marker: rows[0]?.marker ?? null,
-  };
-}
-
 // The owner's row is locked and compared first: a move waits for this claim, and a claim that comes
 // after a move finds another epoch and takes nothing. No SKIP LOCKED: to pass over a row that
 // somebody has locked would run the next task of its key before it.
@@ -182,23 +97,29 @@ const TAKE_PICKED = takePicked(
   "picked.lanes",
 );
 
+const LINES = linesOf(
+  "$4",
+  `unnest($6::text::int[], $7::text::bigint[], $14::text::bigint[], $8::text::int[])
+            AS one(lane, floor, start, take)`,
+  "$15::text::int[], $16::text[], $17::text[]",
+);
+
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))}, picked AS MATERIALIZED (
-     SELECT array_agg(pick.id) AS ids, array_agg(wanted.lane) AS lanes
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${LINES}, picked AS MATERIALIZED (
+     SELECT array_agg(pick.id) AS ids, array_agg(line.lane) AS lanes
        FROM owner
-      CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
-            AS wanted(lane, floor, take)
+      CROSS JOIN line
       CROSS JOIN LATERAL (
         SELECT ready.id
           FROM {schema}.tasks AS ready
-         WHERE ready.lane = wanted.lane
-           AND ready.claim_order > wanted.floor
+         WHERE ready.lane = line.lane
+           AND ready.claim_order > line.after
            AND ready.state = 'pending'
            AND ready.partition_key <> ALL ($9::text[])
            AND ${NOT_HELD}
          ORDER BY ready.claim_order
-         LIMIT wanted.take
+         LIMIT line.take
       ) AS pick
       WHERE NOT EXISTS (
               SELECT FROM queue WHERE queue.paused_at IS NOT NULL)
@@ -210,23 +131,22 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))}, candidate AS MATERIALIZED (
-     SELECT pick.id, wanted.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${LINES}, candidate AS MATERIALIZED (
+     SELECT pick.id, line.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
        FROM owner
-      CROSS JOIN unnest($6::text::int[], $7::text::bigint[], $8::text::int[])
-            AS wanted(lane, floor, take)
+      CROSS JOIN line
       CROSS JOIN LATERAL (
         SELECT ready.id, ready.tenant, ready.partition_key, ready.claim_order, ready.queue
           FROM {schema}.tasks AS ready
-         WHERE ready.lane = wanted.lane
-           AND ready.claim_order > wanted.floor
+         WHERE ready.lane = line.lane
+           AND ready.claim_order > line.after
            AND ready.state = 'pending'
            AND ready.partition_key <> ALL ($9::text[])
            AND ${NOT_HELD}
          ORDER BY ready.claim_order
-         LIMIT wanted.take
+         LIMIT line.take
       ) AS pick
       WHERE ${LOSABLE}
    ), admitted AS (
@@ -235,15 +155,15 @@ const CLAIM_KEYED_LIMITED = statement(
             OR row_number() OVER (PARTITION BY candidate.queue ORDER BY candidate.claim_order)
                > COALESCE(given.allowed, 2147483647) AS is_refused
        FROM candidate
-       LEFT JOIN unnest($18::text[], $19::int[]) AS given(queue, allowed)
+       LEFT JOIN unnest($22::text[], $23::int[]) AS given(queue, allowed)
          ON given.queue = candidate.queue
    ), ranked AS (
      SELECT admitted.id, admitted.lane,
             row_number() OVER same_key AS rank,
             bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
-            COALESCE(given.allowed, $14::int) AS allowed
+            COALESCE(given.allowed, $18::int) AS allowed
        FROM admitted
-       LEFT JOIN unnest($15::text[], $16::text[], $17::int[]) AS given(tenant, key, allowed)
+       LEFT JOIN unnest($19::text[], $20::text[], $21::int[]) AS given(tenant, key, allowed)
          ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
@@ -279,28 +199,35 @@ export interface KeyAllowance {
 
 const INT_MAX = 2_147_483_647;
 
+export interface KeyLaneRequest extends KeyLaneStart {
+  readonly take: number;
+}
+
 /** Takes pending tasks of buckets that this worker owns. In no particular order. */
 export async function claimKeyedTasks(
   db: Queryable,
   request: KeyedClaimRequest,
-  lanes: readonly LaneRequest[],
+  lanes: readonly KeyLaneRequest[],
 ): Promise<ClaimedRows> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, exceptKeys, perKey } = request;
   const { proofs, marker } = request;
+  const { lines, held } = startValues(lanes);
   const values = [
     claimId,
     workerId,
     leaseSeconds,
     keySpaceId,
     epoch,
-    `{${lanes.map((one) => one.lane).join(",")}}`,
-    `{${lanes.map((one) => one.floor).join(",")}}`,
+    lines.lanes,
+    lines.floors,
     `{${lanes.map((one) => one.take).join(",")}}`,
     [...exceptKeys],
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
     proofs.map((one) => one.deadline),
     marker,
+    lines.starts,
+    ...held,
   ];
   if (perKey === undefined) return unpack(await db.query<PackedRows>(CLAIM_KEYED, values));
   const rows = await db.query<PackedRows>(CLAIM_KEYED_LIMITED, [

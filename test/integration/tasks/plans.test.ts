@@ -16,12 +16,8 @@ import {
 } from "../../../src/tasks/sql/finish.ts";
 import { advanceHolds } from "../../../src/tasks/sql/holds.ts";
 import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
-import {
-  claimHeldHeads,
-  claimKeyedTasks,
-  findForeignLanes,
-  lookAtKeyLanes,
-} from "../../../src/tasks/sql/keys.ts";
+import { lookAtKeyLanes } from "../../../src/tasks/sql/key-lanes.ts";
+import { claimHeldHeads, claimKeyedTasks, findForeignLanes } from "../../../src/tasks/sql/keys.ts";
 import {
   extendLease,
   findCancelled,
@@ -42,7 +38,8 @@ const FACTS = { claimId: CLAIM, workerId: WORKER, leaseSeconds: 30, proofs: [] }
 const ALONE = { ...FACTS, isBesideOthers: false };
 const BESIDE = { ...FACTS, isBesideOthers: true };
 const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", marker: CLAIM, exceptKeys: [] };
-const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, take: 10 }));
+const HELD = [{ tenant: "default", key: "held" }];
+const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, start: 0, held: HELD, take: 10 }));
 const PER_KEY = { otherwise: 1, keys: [{ tenant: "a", key: "b", allowed: 1 }], queues: [] };
 
 interface Sent {
@@ -99,7 +96,10 @@ const ON_SESSION: readonly Case[] = [
   ["limited claim of keys", (db) => claimKeyedTasks(db, { ...KEYED, perKey: PER_KEY }, LANES)],
   ["claim of heads", (db) => claimHeldHeads(db, KEYED, [-1, -2], { all: 1, probation: 1 })],
   ["advance of holds", (db) => advanceHolds(db, 0, [-1, -2])],
-  ["look at keys", (db) => lookAtKeyLanes(db, 0, new Map([[-1, 0]]))],
+  [
+    "look at keys",
+    (db) => lookAtKeyLanes(db, { keySpaceId: 0, exceptKeys: ["a"], heldMax: 10 }, LANES),
+  ],
   ["foreign lanes", (db) => findForeignLanes(db, [-1, -2], [])],
 ];
 

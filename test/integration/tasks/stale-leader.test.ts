@@ -175,7 +175,7 @@ it("lets nobody claim under an epoch that a move has ended", async () => {
     const request = { claimId: randomUUID(), workerId: first, leaseSeconds: 60 };
     const lanes = after.buckets.map((bucket) => keyLane(keySpaceId, bucket));
     const more = { keySpaceId, epoch, marker: null, exceptKeys: [], proofs: [] };
-    const wanted = lanes.map((lane) => ({ lane, floor: 0, take: 1 }));
+    const wanted = lanes.map((lane) => ({ lane, floor: 0, start: 0, held: [], take: 1 }));
     const { rows } = await claimKeyedTasks(connection, { ...request, ...more }, wanted);
     return rows.length;
   };

@@ -1,0 +1,112 @@
+import { randomUUID } from "node:crypto";
+import { systemClock } from "../../../src/base/clock.ts";
+import { silentLogger } from "../../../src/base/log.ts";
+import { Database, type Queryable } from "../../../src/db/database.ts";
+import { resolveNames } from "../../../src/db/names.ts";
+import type { TaskHandler } from "../../../src/index.ts";
+import { Claim, ClaimedTask } from "../../../src/tasks/claimed-task.ts";
+import { Executor } from "../../../src/tasks/executor.ts";
+import { Finisher } from "../../../src/tasks/finisher.ts";
+import { KeyClaimer } from "../../../src/tasks/key-claimer.ts";
+import { Limiter } from "../../../src/tasks/limiter.ts";
+import { TaskMetrics } from "../../../src/tasks/metrics.ts";
+import { ServerWatch } from "../../../src/tasks/server-watch.ts";
+import { TaskSession } from "../../../src/tasks/session.ts";
+import { Settling } from "../../../src/tasks/settling.ts";
+import { onCleanup, type TestDatabase } from "../../support/database.ts";
+import { range } from "./scene.ts";
+
+/** Claims keyed tasks of the queue "orders" when a test says so, and runs nothing. */
+export interface KeyOwner {
+  readonly keys: KeyClaimer;
+  readonly settling: Settling;
+  readonly session: TaskSession;
+  /** The ids that a claim takes, in order. */
+  claim(): Promise<string[]>;
+}
+
+/** The owner of all buckets. What it asks goes `through` whatever the test puts in between. */
+export async function ownAll(
+  database: TestDatabase,
+  handler: TaskHandler,
+  through: (session: Queryable) => Queryable = (session) => session,
+): Promise<KeyOwner> {
+  const db = new Database({
+    url: database.url,
+    names: resolveNames(),
+    logger: silentLogger,
+    poolSize: 2,
+    applicationName: "test",
+    preparedStatements: true,
+    queryTimeoutMs: 10_000,
+    connectTimeoutMs: 10_000,
+  });
+  const session = new TaskSession(db, { isPooled: false });
+  onCleanup(async () => {
+    await session.close();
+    await db.close();
+  });
+  const workerId = randomUUID();
+  const buckets = range(360);
+  await database.pool.query(
+    `INSERT INTO tidemill.bucket_owners (key_space_id, worker_id, epoch, buckets)
+     VALUES (0, $1, 1, $2)`,
+    [workerId, buckets],
+  );
+  const metrics = new TaskMetrics();
+  const parts = { clock: systemClock, logger: silentLogger, metrics };
+  const nothing = (): never => {
+    throw new Error("nothing ends here");
+  };
+  const finisher = new Finisher(session, {
+    ...parts,
+    onSettled: nothing,
+    onRefused: nothing,
+    onAnswered: nothing,
+  });
+  const acts = { workerId, logger: silentLogger, extend: nothing, progress: nothing };
+  const executor = new Executor(
+    finisher,
+    { ...acts, complete: nothing },
+    {
+      ...parts,
+      handlers: [handler],
+      concurrency: 10,
+      agingSeconds: 10,
+      lostMs: 1_000,
+      random: Math.random,
+      fairnessTurn: 50,
+      onRoom: nothing,
+      onDry: nothing,
+      onHeadEnded: nothing,
+      onKeyedBack: nothing,
+      onKeyedLost: nothing,
+    },
+  );
+  const settling = new Settling("tidemill.task_numbers");
+  const limiter = new Limiter(session, { ...parts, workerId, leaseSeconds: 30, held: () => 0 });
+  const space = { id: 0, keyConcurrency: 1, isShared: false, queues: ["orders"] };
+  const server = new ServerWatch(session, () => keys.forget());
+  const shared = { settling, server, limiter, clock: systemClock };
+  const keys: KeyClaimer = new KeyClaimer(through(session), executor, space, shared);
+  keys.own({ keySpaceId: 0, epoch: "1", buckets });
+  await keys.open();
+  return {
+    keys,
+    settling,
+    session,
+    async claim() {
+      const ids: string[] = [];
+      await keys.claim(1_000, { workerId, leaseSeconds: 30 }, async (claim) => {
+        const one = new Claim(randomUUID());
+        const facts = { claimedAtMs: 0, trustedUntilMs: 0, isHeldHead: false };
+        const sources = { laneOf: () => undefined, handlerOf: () => handler };
+        const { rows } = await claim(one.id);
+        const tasks = rows.map((row) => new ClaimedTask(row, sources, one, facts));
+        ids.push(...tasks.sort((a, b) => a.claimOrder - b.claimOrder).map(({ id }) => id));
+        return tasks;
+      });
+      return ids;
+    },
+  };
+}
