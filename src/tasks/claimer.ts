@@ -7,7 +7,8 @@ import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Claim, TaskSources } from "./claimed-task.ts";
 import { Claims } from "./claims.ts";
 import type { Executor } from "./executor.ts";
-import { type ClaimFacts, KeyClaimer, type KeySpace, type TakeRows } from "./key-claimer.ts";
+import type { KeyClaimer, KeySpace, TakeRows } from "./key-claimer.ts";
+import { KeySpaces } from "./key-spaces.ts";
 import { type Lane, LaneBook, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
@@ -19,9 +20,6 @@ import { ServerWatch } from "./server-watch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
 import { claimTasks, type LaneRequest, lookAtLanes } from "./sql/claim.ts";
-import { readOwnedBuckets } from "./sql/keys.ts";
-import { readStoppedKeys } from "./sql/queue-admin.ts";
-import { bucketOfLane, keyId } from "./task.ts";
 
 export interface ClaimerOptions {
   readonly workerId: string;
@@ -79,10 +77,8 @@ export class Claimer {
   /** A limit keeps a lane from having something here. */
   #isHeldBack = false;
   #glancedAtMs = -Infinity;
-  #keysLookedAtMs = -Infinity;
   readonly #limiter: Limiter;
-  #spaces = new Map<number, KeyClaimer>();
-  #isOwnershipNews = true;
+  readonly #spaces: KeySpaces;
   #isDoubted = false;
   #metOthersAtMs = -Infinity;
 
@@ -100,6 +96,7 @@ export class Claimer {
     });
     this.#server = new ServerWatch(session, () => this.#forget());
     this.#prefetch = new Prefetch(options.clock, options.concurrency);
+    this.#spaces = new KeySpaces(session, executor, options, options.clock);
     this.#limiter = new Limiter(session, {
       workerId: options.workerId,
       leaseSeconds: options.leaseSeconds,
@@ -118,23 +115,17 @@ export class Claimer {
 
   /** Set once the queues are registered. */
   useKeySpaces(spaces: readonly KeySpace[]): void {
-    const parts = {
+    this.#spaces.use(spaces, {
       settling: this.#settling,
       server: this.#server,
       limiter: this.#limiter,
       clock: this.#options.clock,
-    };
-    this.#spaces = new Map(
-      spaces.map((space) => [
-        space.id,
-        new KeyClaimer(this.#session, this.#executor, space, parts),
-      ]),
-    );
+    });
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
     this.#limiter.use(limits);
-    for (const space of this.#spaces.values()) space.useLimits(limits);
+    this.#spaces.useLimits(limits);
     this.workArrived();
   }
 
@@ -145,26 +136,25 @@ export class Claimer {
 
   /** Buckets may have moved, keys may flow again. */
   ownersChanged(): void {
-    this.#isOwnershipNews = true;
-    for (const space of this.#spaces.values()) space.changed();
+    this.#spaces.ownersChanged();
     this.workArrived();
   }
 
   /** A held head has ended. */
   headEnded(lane: number): void {
-    this.#spaces.get(bucketOfLane(lane).keySpaceId)?.headEnded();
+    this.#spaces.of(lane)?.headEnded();
     this.bell.ring();
   }
 
   /** A task came back to it, at its old place. */
   lowerLane(lane: number): void {
-    this.#spaces.get(bucketOfLane(lane).keySpaceId)?.flowAgain(lane);
+    this.#spaces.of(lane)?.flowAgain(lane);
     this.bell.ring();
   }
 
   /** A task in it is neither ours nor free: the lane opens again when it was reaped. */
   closeLane(lane: number): void {
-    this.#spaces.get(bucketOfLane(lane).keySpaceId)?.close(lane);
+    this.#spaces.of(lane)?.close(lane);
     this.bell.ring();
   }
 
@@ -176,7 +166,7 @@ export class Claimer {
   /** Nothing of the lane is ready any more: if it has more, it must not miss its turn. */
   ranDry(lane: number): void {
     if (this.#want() > 0) return; // Then all are asked anyway.
-    const space = lane < 0 ? this.#spaces.get(bucketOfLane(lane).keySpaceId) : undefined;
+    const space = lane < 0 ? this.#spaces.of(lane) : undefined;
     if (space?.hasWork === true || this.#lanes.hasMore(lane)) this.bell.ring();
   }
 
@@ -198,25 +188,19 @@ export class Claimer {
   }
 
   /** Keyed tasks wait for each other, so more of them are held than slots would take. */
-  #wantKeyed(space: KeyClaimer): number {
+  readonly #wantKeyed = (space: KeyClaimer): number => {
     const { active, ready, keys } = this.#executor;
     const all = 2 * (this.#options.concurrency + this.#prefetch.size);
     const room = all - active - ready - keys.waiting;
     if (this.#want() > 0) return room;
     return space.isHere ? 0 : Math.min(room, this.#options.fairnessTurn);
-  }
+  };
 
   async #turn(): Promise<TurnResult> {
     const { pollMs, isTrusted } = this.#options;
     await this.#claims.undoDoubtful();
     this.#prefetch.measure(this.#executor.settledCount);
-    if (this.#isOwnershipNews) {
-      this.#isOwnershipNews = false;
-      await this.#readOwnership().catch((error: unknown) => {
-        this.#isOwnershipNews = true;
-        throw error;
-      });
-    }
+    await this.#spaces.readOwnership();
     if (!isTrusted()) return { restMs: UNTRUSTED_MS }; // Nobody rings when the heart beats again.
     this.#isHeldBack = false;
     if (this.#want() <= 0) return await this.#fillGaps();
@@ -226,7 +210,10 @@ export class Claimer {
     const isLimited = this.#limiter.queues.length > 0;
     const unkeyed = this.#claimUnkeyed(isNews);
     if (isLimited) await unkeyed;
-    const [some, others] = await Promise.all([unkeyed, this.#claimKeyed(isNews)]);
+    const [some, others] = await Promise.all([
+      unkeyed,
+      this.#spaces.claim(isNews, this.#wantKeyed, this.#take),
+    ]);
     const taken = some + others;
     this.#prefetch.filled(this.#executor.ready);
     if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#roomOf)) return "again";
@@ -235,8 +222,7 @@ export class Claimer {
       this.#isDoubted = false;
       return { restMs: DOUBT_MS };
     }
-    const keyRestMs = [...this.#spaces.values()].map((space) => space.restMs);
-    return { restMs: Math.min(pollMs, this.#limiter.restMs, ...keyRestMs) };
+    return { restMs: Math.min(pollMs, this.#limiter.restMs, this.#spaces.restMs) };
   }
 
   /**
@@ -259,7 +245,7 @@ export class Claimer {
     const want = { ...this.#wanted, tasks };
     const lanes = this.#lanes.chooseOf(lacking, want, (queue) => this.#limiter.allowed(queue));
     const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
-    if (taken + (await this.#claimKeyed(isNews)) > 0) return "again";
+    if (taken + (await this.#spaces.claim(isNews, this.#wantKeyed, this.#take)) > 0) return "again";
     this.#isHeldBack = limited.length > 0;
     return { restMs: isNews ? pollMs : Math.min(pollMs, waitMs) };
   }
@@ -308,36 +294,6 @@ export class Claimer {
       const room = this.#executor.freeSlots(queue) + this.#prefetch.size;
       await this.#limiter.take(queue, Math.min(this.#want(), room));
     }
-  }
-
-  async #readOwnership(): Promise<void> {
-    if (this.#spaces.size === 0) return;
-    const owned = await readOwnedBuckets(this.#session, this.#options.workerId);
-    for (const [id, space] of this.#spaces) {
-      const lost = space.own(owned.find(({ keySpaceId }) => keySpaceId === id));
-      if (lost.length > 0) this.#executor.leaveLanes(new Set(lost));
-    }
-    const lanes = [...this.#executor.held].flatMap(({ lane }) => (lane < 0 ? [lane] : []));
-    if (lanes.length === 0) return;
-    const stopped = await readStoppedKeys(this.#session, [...new Set(lanes)]);
-    this.#executor.stopKeys(new Set(stopped.map((one) => keyId(one.tenant, one.partition_key))));
-  }
-
-  async #claimKeyed(isNews: boolean): Promise<number> {
-    const { clock, leaseSeconds, workerId } = this.#options;
-    const facts: ClaimFacts = { leaseSeconds, workerId };
-    const isLookDue = clock.now() - this.#keysLookedAtMs >= LOOK_MS;
-    if (isLookDue) this.#keysLookedAtMs = clock.now();
-    let taken = 0;
-    for (const space of this.#spaces.values()) {
-      if (space.owns === 0 || (this.#want() <= 0 && space.isHere)) continue;
-      await space.open();
-      if (isNews) await space.workArrived();
-      else if (isLookDue) await space.look();
-      taken += await space.claimHeads(this.#wantKeyed(space), facts, this.#take);
-      taken += await space.claim(this.#wantKeyed(space), facts, this.#take);
-    }
-    return taken;
   }
 
   /** A claim of keyed tasks. What was not answered is undone before anything else is claimed. */
@@ -428,7 +384,7 @@ export class Claimer {
   #forget(): void {
     this.#options.logger.info({}, "the server may have crashed: looks at all lanes again");
     this.#lanes.forgetFloors();
-    for (const space of this.#spaces.values()) space.forget();
+    this.#spaces.forget();
     this.#settling.forget();
     this.workArrived();
   }

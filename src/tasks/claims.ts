@@ -40,7 +40,7 @@ export class Claims {
   ): Promise<{ tasks: readonly ClaimedTask[]; byLane: ReadonlyMap<number, number> }> {
     const { clock, leaseSeconds, metrics, settling, sources } = this.#options;
     const claim = new Claim(uuidv4());
-    const cuts = this.#executor.recordCuts();
+    const cuts = this.#executor.keys.recordCuts();
     const claimedAtMs = clock.now();
     let claimed: ClaimedRows;
     try {
@@ -49,7 +49,7 @@ export class Claims {
       this.#doubtful.push(claim.id); // It may have been committed all the same.
       throw error;
     } finally {
-      this.#executor.stopRecording(cuts);
+      this.#executor.keys.stopRecording(cuts);
     }
     const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
     const facts = { claimedAtMs, trustedUntilMs, isHeldHead };

@@ -69,7 +69,6 @@ export class Executor {
   #isStopping = false;
   readonly #probation = new Set<ClaimedTask>();
   readonly #returning = new Set<ClaimedTask>();
-  readonly #recorders = new Set<Set<string>>();
   #onIdle: (() => void)[] = [];
 
   constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
@@ -157,20 +156,6 @@ export class Executor {
     if (!task.isOnProbation) return;
     if (change === 1) this.#probation.add(task);
     else this.#probation.delete(task);
-  }
-
-  /**
-   * Keys that are cut from now on. A claim that is on its way may bring tasks that were behind a
-   * head which comes back meanwhile: those must not run before it.
-   */
-  recordCuts(): Set<string> {
-    const cuts = new Set<string>();
-    this.#recorders.add(cuts);
-    return cuts;
-  }
-
-  stopRecording(cuts: Set<string>): void {
-    this.#recorders.delete(cuts);
   }
 
   /** Tasks of one key must come in order. Those of a key in `cuts` go back unless they lead it. */
@@ -301,12 +286,8 @@ export class Executor {
     return settleCancelled(task);
   }
 
-  #recordCut(key: string): void {
-    for (const cuts of this.#recorders) cuts.add(key);
-  }
-
   #leaveKey(task: ClaimedTask, key: string, isOver: boolean): void {
-    if (!isOver) this.#recordCut(key);
+    if (!isOver) this.#keys.recordCut(key);
     if (!task.holdsKey) return; // It waited behind another one.
     // A head that comes back, or that is somebody else's now, runs before those behind it.
     if (!isOver) this.giveBack(this.#keys.cut(key));
@@ -374,7 +355,7 @@ export class Executor {
   /** Keys that must not flow: what of them has not started goes back. */
   stopKeys(keys: ReadonlySet<string>): void {
     for (const key of keys) {
-      this.#recordCut(key);
+      this.#keys.recordCut(key);
       this.giveBack(this.#keys.cut(key));
     }
     this.giveBack([...this.#held].filter((task) => task.key !== undefined && keys.has(task.key)));

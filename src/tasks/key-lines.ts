@@ -16,6 +16,7 @@ export class KeyLines {
   #waiting = 0;
   /** By key: how many are on their way back to the database. */
   readonly #returning = new Map<string, number>();
+  readonly #recorders = new Set<Set<string>>();
 
   /** Held behind others of their key. */
   get waiting(): number {
@@ -99,6 +100,24 @@ export class KeyLines {
     if (this.#waiting < max) return returning.map((key) => splitKey(key).key);
     const long = [...this.#lines].filter(([, line]) => line.waiting.size >= max);
     return [...long.map(([key]) => key), ...returning].map((key) => splitKey(key).key);
+  }
+
+  /**
+   * Keys that are cut from now on. A claim that is on its way may bring tasks that were behind a
+   * head which comes back meanwhile: those must not run before it.
+   */
+  recordCuts(): Set<string> {
+    const cuts = new Set<string>();
+    this.#recorders.add(cuts);
+    return cuts;
+  }
+
+  stopRecording(cuts: Set<string>): void {
+    this.#recorders.delete(cuts);
+  }
+
+  recordCut(key: string): void {
+    for (const cuts of this.#recorders) cuts.add(key);
   }
 
   /** How many of each key this worker holds. */

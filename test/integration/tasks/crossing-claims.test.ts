@@ -14,7 +14,7 @@ const orders = queue<number>("orders");
 interface Scene {
   readonly database: TestDatabase;
   readonly db: Database;
-  claim(db: Queryable, isBesideOthers: boolean): Promise<ClaimedRows>;
+  readonly claim: (db: Queryable, isBesideOthers: boolean) => Promise<ClaimedRows>;
 }
 
 /** Ten tasks in one lane, of which each claim wants five. */
