@@ -55,7 +55,7 @@ export function settingsOf({ stage, ours, peers }: Contest): Record<string, unkn
     batch: BATCH,
     batchesInFlight: BATCHES_IN_FLIGHT,
     processes: "one producer, one worker",
-    nodeOfPeers: peerVersion("node22"),
+    nodeOfSystems: peerVersion("node22"),
     systems: Object.fromEntries(systems),
   };
 }

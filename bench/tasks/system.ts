@@ -51,11 +51,14 @@ export async function readCount(client: pg.ClientBase, from: string): Promise<Re
 
 const PEERS = new URL("../peers/", import.meta.url);
 
-/** The program of a peer in `bench/peers`, under the newer Node that the peers need. */
-export function peerProgram(file: string): Program {
+/** The program of a peer in `bench/peers`. */
+export const peerProgram = (file: string): Program => modernProgram(new URL(file, PEERS));
+
+/** All systems run under the newer Node that the peers need. */
+export function modernProgram(file: URL): Program {
   return {
     command: join(installed("node22"), "bin", "node"),
-    args: ["--disable-warning=ExperimentalWarning", fileURLToPath(new URL(file, PEERS))],
+    args: ["--disable-warning=ExperimentalWarning", fileURLToPath(file)],
   };
 }
 

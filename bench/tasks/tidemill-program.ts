@@ -1,4 +1,4 @@
-import { queue, Tidemill } from "../../src/index.ts";
+import { queue, Tidemill } from "tidemill";
 import { type Payload, serve } from "./role.ts";
 
 const bench = queue<Payload>("bench");
