@@ -283,9 +283,10 @@ export class KeyClaimer {
     const { id } = this.#space;
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
-    const allowed = this.#space.queues.map((queue) => this.#limiter.allowed(queue));
-    const all = Math.min(want, ...allowed);
-    if (all < 1) {
+    const exceptQueues = this.#space.queues.filter((queue) => this.#limiter.allowed(queue) < 1);
+    const others = this.#space.queues.filter((queue) => !exceptQueues.includes(queue));
+    const all = Math.min(want, ...others.map((queue) => this.#limiter.allowed(queue)));
+    if (others.length === 0) {
       for (const queue of this.#space.queues) await this.#limiter.spent(queue, 0);
       return 0;
     }
@@ -302,7 +303,7 @@ export class KeyClaimer {
             epoch: this.#epoch,
           },
           lanes,
-          { all, probation },
+          { all, probation, exceptQueues },
         ),
       true,
     );

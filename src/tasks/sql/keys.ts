@@ -266,6 +266,7 @@ const CLAIM_HEADS = statement(
       WHERE first.state = 'pending'
         AND first.run_at <= NOW()
         AND queue.paused_at IS NULL
+        AND first.queue <> ALL ($12::text[])
         AND NOT EXISTS (
               SELECT FROM {schema}.key_holds AS other
                WHERE other.key_space_id = $4
@@ -291,11 +292,19 @@ const CLAIM_HEADS = statement(
    ), ${TAKE_PICKED}`,
 );
 
+export interface HeadsWanted {
+  readonly all: number;
+  /** Of these, how many may be on probation. */
+  readonly probation: number;
+  /** Queues that are at their limit. */
+  readonly exceptQueues: readonly string[];
+}
+
 export async function claimHeldHeads(
   db: Queryable,
   request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey" | "marker">,
   lanes: readonly number[],
-  take: { readonly all: number; readonly probation: number },
+  take: HeadsWanted,
 ): Promise<ClaimedRows> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, proofs } = request;
   const rows = await db.query<PackedRows>(CLAIM_HEADS, [
@@ -310,6 +319,7 @@ export async function claimHeldHeads(
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
     proofs.map((one) => one.deadline),
+    [...take.exceptQueues],
   ]);
   return unpack(rows);
 }

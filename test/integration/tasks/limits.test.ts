@@ -43,6 +43,24 @@ function toil(ms: number): void {
 }
 
 describe("a concurrency limit", () => {
+  it("that is reached keeps no retry of another queue of the key space waiting", async () => {
+    const { mill } = await open();
+    const full = queue<number>("receipts", { keySpace: "orders", limits: { concurrency: 1 } });
+    const free = queue<number>("refunds", { keySpace: "orders", backoff: { baseSeconds: 0.01 } });
+    const busy = gate();
+    const handlers = [
+      full.handle(() => busy.opened),
+      free.handle(({ attempt }) => (attempt === 1 ? failed("once") : completed())),
+    ];
+    await mill.startWorker({ ...BRISK, handlers });
+    const held = await mill.enqueue(full, 1, { partitionKey: "order:1" });
+    await eventually(async () => expect((await mill.tasks.get(held.id)).state).toBe("running"));
+    const retried = await mill.enqueue(free, 1, { partitionKey: "order:2" });
+    await retried.result({ timeoutMs: 10_000 });
+    busy.open();
+    await held.result();
+  });
+
   it("is never exceeded by running tasks while workers come and go, and all ends", async () => {
     const { database, mill } = await open();
     const orders = queue<number>("orders", { limits: { concurrency: 4 } });

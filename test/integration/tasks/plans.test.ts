@@ -40,6 +40,7 @@ const BESIDE = { ...FACTS, isBesideOthers: true };
 const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", marker: CLAIM, exceptKeys: [] };
 const HELD = [{ tenant: "default", key: "held" }];
 const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, start: 0, held: HELD, take: 10 }));
+const HEADS = { all: 1, probation: 1, exceptQueues: [] };
 const PER_KEY = { otherwise: 1, keys: [{ tenant: "a", key: "b", allowed: 1 }], queues: [] };
 
 interface Sent {
@@ -94,7 +95,7 @@ const ON_SESSION: readonly Case[] = [
   ],
   ["claim of keys", (db) => claimKeyedTasks(db, KEYED, LANES)],
   ["limited claim of keys", (db) => claimKeyedTasks(db, { ...KEYED, perKey: PER_KEY }, LANES)],
-  ["claim of heads", (db) => claimHeldHeads(db, KEYED, [-1, -2], { all: 1, probation: 1 })],
+  ["claim of heads", (db) => claimHeldHeads(db, KEYED, [-1, -2], HEADS)],
   ["advance of holds", (db) => advanceHolds(db, 0, [-1, -2])],
   [
     "look at keys",
