@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
-import { ConfigError, ConflictError } from "../base/errors.ts";
+import { ConfigError } from "../base/errors.ts";
+import { Rounds } from "../base/rounds.ts";
 import { Timers } from "../base/timers.ts";
 import { Attempts, abortTask } from "./attempts.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
@@ -9,7 +10,7 @@ import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
 import { ReadyLine } from "./ready-line.ts";
 import type { TaskActs } from "./running-context.ts";
-import { giveBack, settleCancelled, settleError } from "./settlement.ts";
+import { giveBack, secondTry, settleCancelled } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { WorkerStoppingError } from "./task.ts";
 
@@ -36,6 +37,8 @@ export interface ExecutorOptions {
 }
 
 const PROBATION_MS = 1_000;
+/** Handlers that end at once come in thousands. */
+const STARTS_PER_ROUND = 100;
 const NONE: ReadonlySet<string> = new Set();
 
 /** One queue's tasks in this worker. */
@@ -66,6 +69,7 @@ export class Executor {
   #ready = 0;
   #settledCount = 0;
   #isStarting = false;
+  readonly #rounds: Rounds;
   #isStopping = false;
   readonly #probation = new Set<ClaimedTask>();
   readonly #returning = new Set<ClaimedTask>();
@@ -82,6 +86,10 @@ export class Executor {
       onReturned: (task) => this.#release(task),
     });
     this.#options = options;
+    this.#rounds = new Rounds(STARTS_PER_ROUND, () => {
+      this.#startMore();
+      options.onRoom();
+    });
     for (const handler of options.handlers) {
       if (this.#lines.has(handler.queue.name)) {
         throw new ConfigError(`two handlers for queue "${handler.queue.name}"`);
@@ -190,6 +198,7 @@ export class Executor {
 
   #startAll(): void {
     while (this.#active < this.#options.concurrency && this.#ready > 0 && !this.#isStopping) {
+      if (!this.#rounds.step()) return;
       const line = this.#nextLine();
       const task = line?.ready.shift();
       if (line === undefined || task === undefined) break;
@@ -252,7 +261,7 @@ export class Executor {
   /** The database has answered for the end of a task. */
   settled(task: ClaimedTask, settlement: Settlement, accepted: boolean, nowMs: number): void {
     const { metrics } = this.#options;
-    const second = accepted ? undefined : this.#secondTry(task, settlement);
+    const second = accepted ? undefined : secondTry(task, settlement, this.#options.random);
     if (second !== undefined) {
       this.#finisher.add(task, second);
       return;
@@ -270,20 +279,6 @@ export class Executor {
     const isLeading = task.isHeldHead || !accepted || !isOver;
     if (task.key !== undefined && isLeading) this.#options.onHeadEnded(task);
     if (task.key !== undefined) this.#leaveKey(task, task.key, accepted && isOver);
-  }
-
-  /** What to write instead of what was refused. Undefined: the lease is lost. */
-  #secondTry(task: ClaimedTask, { kind }: Settlement): Settlement | undefined {
-    if (task.isCompletedByHandler) {
-      if (kind !== "complete") return undefined;
-      task.isCompletedByHandler = false;
-      const error = new ConflictError("the transaction that completed the task was not committed");
-      return settleError(task, error, "failed", this.#options.random);
-    }
-    if (kind === "complete" || kind === "end") return undefined;
-    // It may have been cancelled while it ran, which only its end can tell.
-    task.isCancelled = true;
-    return settleCancelled(task);
   }
 
   #leaveKey(task: ClaimedTask, key: string, isOver: boolean): void {

@@ -1,5 +1,11 @@
 import { type BackoffPolicy, retryDelaySeconds } from "../base/backoff.ts";
-import { InvalidInputError, messageOf, storable, wellFormed } from "../base/errors.ts";
+import {
+  ConflictError,
+  InvalidInputError,
+  messageOf,
+  storable,
+  wellFormed,
+} from "../base/errors.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Outcome } from "./outcome.ts";
 import type { Burial, Settlement } from "./sql/finish.ts";
@@ -79,6 +85,24 @@ export function settleRefused(task: ClaimedTask, error: unknown, random: () => n
 
 export function settleCancelled(task: ClaimedTask): Settlement {
   return { kind: "end", row: { ...setback(task, "cancelled"), state: "cancelled" } };
+}
+
+/** What to write instead of what was refused. Undefined: the lease is lost. */
+export function secondTry(
+  task: ClaimedTask,
+  { kind }: Settlement,
+  random: () => number,
+): Settlement | undefined {
+  if (task.isCompletedByHandler) {
+    if (kind !== "complete") return undefined;
+    task.isCompletedByHandler = false;
+    const error = new ConflictError("the transaction that completed the task was not committed");
+    return settleError(task, error, "failed", random);
+  }
+  if (kind === "complete" || kind === "end") return undefined;
+  // It may have been cancelled while it ran, which only its end can tell.
+  task.isCancelled = true;
+  return settleCancelled(task);
 }
 
 /** As if it had never been claimed. */
