@@ -5,6 +5,7 @@ import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { startEmbedded } from "../../src/embedded/launcher.ts";
 import { Tidemill } from "../../src/index.ts";
+import { buildPrograms } from "./programs.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -15,6 +16,7 @@ declare module "vitest" {
 
 /** One real PostgreSQL for all test files; each test makes its own schema in it. */
 export default async function setup(project: TestProject): Promise<(() => Promise<void>) | void> {
+  buildPrograms();
   const given = process.env["DATABASE_URL"];
   if (given) {
     const drop = await makeTemplate(project, given);

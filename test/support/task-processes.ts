@@ -2,9 +2,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Writable } from "node:stream";
-import { fileURLToPath } from "node:url";
 import { onCleanup } from "./database.ts";
 import { eventually } from "./eventually.ts";
+import { program } from "./programs.ts";
 import type { TaskProcessSpec } from "./task-process.ts";
 
 export interface TaskProcess {
@@ -47,7 +47,7 @@ export const QUICK = {
   leaseSeconds: 2,
 } as const;
 
-const PROGRAM = fileURLToPath(new URL("./task-process.ts", import.meta.url));
+const PROGRAM = program("test/support/task-process.ts");
 
 /** Starts workers of a queue in a process of their own; it is killed when the test is over. */
 export async function startTaskProcess(options: TaskProcessOptions): Promise<TaskProcess> {
@@ -58,7 +58,7 @@ export async function startTaskProcess(options: TaskProcessOptions): Promise<Tas
     ...options,
     options: { ...QUICK, ...options.options },
   };
-  const child = spawn(process.execPath, ["--import", "tsx", PROGRAM, JSON.stringify(spec)], {
+  const child = spawn(process.execPath, [PROGRAM, JSON.stringify(spec)], {
     stdio: ["pipe", "pipe", "pipe", "pipe"],
   });
   const release = child.stdio[3] as Writable;

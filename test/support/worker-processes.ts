@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { onCleanup } from "./database.ts";
+import { program } from "./programs.ts";
 import type { WorkerProcessSpec } from "./worker-process.ts";
 
 export interface WorkerProcess {
@@ -13,11 +13,11 @@ export interface WorkerProcess {
   readonly ended: Promise<{ readonly code: number | null; readonly said: readonly string[] }>;
 }
 
-const PROGRAM = fileURLToPath(new URL("./worker-process.ts", import.meta.url));
+const PROGRAM = program("test/support/worker-process.ts");
 
 /** Starts a worker in a process of its own; it is killed when the test is over. */
 export async function startWorkerProcess(spec: WorkerProcessSpec): Promise<WorkerProcess> {
-  const child = spawn(process.execPath, ["--import", "tsx", PROGRAM, JSON.stringify(spec)], {
+  const child = spawn(process.execPath, [PROGRAM, JSON.stringify(spec)], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const exited = once(child, "close") as Promise<[number | null]>;

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import type pg from "pg";
 import { expect, vi } from "vitest";
 import { onCleanup } from "../../support/database.ts";
 import { FAST } from "../../support/options.ts";
+import { program } from "../../support/programs.ts";
 
 // Every command is a process of its own, and they start slowly on a busy machine.
 vi.setConfig({ testTimeout: 60_000 });
@@ -13,8 +13,7 @@ vi.setConfig({ testTimeout: 60_000 });
 /** Workers that react fast and are not declared dead while processes start beside them. */
 export const STEADY = { ...FAST, heartbeatInterval: 1_000, heartbeatTimeout: 20_000 };
 
-const MAIN = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
-const TSX = import.meta.resolve("tsx");
+const MAIN = program("src/cli/main.ts");
 
 export interface CliResult {
   readonly code: number | null;
@@ -36,7 +35,7 @@ export interface RunningCli {
 
 /** The command line in a process of its own, with a pipe for a terminal. */
 export function startCli(args: readonly string[], { cwd, env }: CliOptions = {}): RunningCli {
-  const child = spawn(process.execPath, ["--import", TSX, MAIN, ...args], {
+  const child = spawn(process.execPath, [MAIN, ...args], {
     cwd,
     env: { ...process.env, DATABASE_URL: "", TIDEMILL_DEBUG: "", ...env },
     stdio: ["ignore", "pipe", "pipe"],

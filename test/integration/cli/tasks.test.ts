@@ -133,6 +133,7 @@ describe("task get", () => {
     const shown = (await cli(database.url, "task", "get", id))
       .replace(new RegExp(`(Task|retry|edit) ${id}\\b`, "g"), "$1 ID")
       .replace(/\d{4}-\S+Z \(.* ago\)/g, "THEN")
+      .replace(/THEN +failed/g, "THEN  failed")
       .replace(/(worker +)\S+/, "$1WORKER")
       .replace(/failed {3}[0-9a-f]{8}/g, "failed   WORKER")
       .replace(/AT +OUTCOME/, "AT    OUTCOME")
