@@ -3,7 +3,7 @@ import { statement } from "../../../src/db/statement.ts";
 import { queue, type Tidemill } from "../../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type KeyOwner, ownAll } from "./key-owner.ts";
+import { type KeyOwner, olderTransactionsEnded, ownAll } from "./key-owner.ts";
 import { BRISK, range, readColumn } from "./scene.ts";
 
 /*
@@ -58,9 +58,11 @@ async function rowsRead(
 }
 
 /** As a claimer does: the numbers that a look saw are settled by an epoch that the next closes. */
-async function lookAround({ keys, settling, session }: KeyOwner): Promise<void> {
+async function lookAround(database: TestDatabase, owner: KeyOwner): Promise<void> {
+  const { keys, settling, session } = owner;
   await keys.look();
   await settling.open(session);
+  await olderTransactionsEnded(database);
   await keys.look();
 }
 
@@ -78,7 +80,7 @@ describe("a long backlog of a key that is held", () => {
     await mill.queues.pauseKey("orders", "long");
     const handler = orders.handle(() => undefined);
     const owner = await ownAll(database, handler);
-    await lookAround(owner);
+    await lookAround(database, owner);
     return { database, mill, owner, long, other: await neighbour(database) };
   };
 

@@ -4,8 +4,8 @@ import type { Statement } from "../../../src/db/statement.ts";
 import { failed, queue, type TaskHandler } from "../../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
-import { type KeyOwner, ownAll } from "./key-owner.ts";
-import { BRISK, gate, readColumn } from "./scene.ts";
+import { type KeyOwner, olderTransactionsEnded, ownAll } from "./key-owner.ts";
+import { BRISK, gate } from "./scene.ts";
 
 /** Hands answers on, but for those of one statement, which come when the test says so. */
 class LateAnswers implements Queryable {
@@ -52,16 +52,6 @@ async function ownAllLate(
   const [answers] = late;
   if (answers === undefined) throw new Error("nothing is late");
   return { owner, answers };
-}
-
-/** Those of other databases count: an epoch closes when none on the whole server is older. */
-async function olderTransactionsEnded(database: TestDatabase): Promise<void> {
-  const [fence] = await readColumn<string>(database, "SELECT pg_current_xact_id()::text");
-  const oldest = "pg_snapshot_xmin(pg_current_snapshot())";
-  await eventually(async () => {
-    const isOver = await readColumn<boolean>(database, `SELECT ${oldest} >= '${fence}'::xid8`);
-    expect(isOver).toEqual([true]);
-  });
 }
 
 describe("a floor that was lowered while a look was on its way", () => {

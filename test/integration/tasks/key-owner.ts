@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { expect } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { Database, type Queryable } from "../../../src/db/database.ts";
@@ -14,7 +15,8 @@ import { ServerWatch } from "../../../src/tasks/server-watch.ts";
 import { TaskSession } from "../../../src/tasks/session.ts";
 import { Settling } from "../../../src/tasks/settling.ts";
 import { onCleanup, type TestDatabase } from "../../support/database.ts";
-import { range } from "./scene.ts";
+import { eventually } from "../../support/eventually.ts";
+import { range, readColumn } from "./scene.ts";
 
 /** Claims keyed tasks of the queue "orders" when a test says so, and runs nothing. */
 export interface KeyOwner {
@@ -109,4 +111,14 @@ export async function ownAll(
       return ids;
     },
   };
+}
+
+/** Those of other databases count: an epoch closes when none on the whole server is older. */
+export async function olderTransactionsEnded(database: TestDatabase): Promise<void> {
+  const [fence] = await readColumn<string>(database, "SELECT pg_current_xact_id()::text");
+  const oldest = "pg_snapshot_xmin(pg_current_snapshot())";
+  await eventually(async () => {
+    const isOver = await readColumn<boolean>(database, `SELECT ${oldest} >= '${fence}'::xid8`);
+    expect(isOver).toEqual([true]);
+  });
 }
