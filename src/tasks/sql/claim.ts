@@ -95,7 +95,7 @@ export const isGranted = (queues: string, slots: string, deadlines: string): str
 // The row of the queue is locked: a pause waits for the claims that did not see it. The arrays pin
 // the plan: rows are picked one by one in the order of their lane, no more than asked for, and
 // updated by their place. No column of an index changes, so the update is HOT.
-const claim = (name: string, locking: string): Statement =>
+const claim = (name: string, patience: string, locking: string): Statement =>
   statement(
     name,
     `WITH grants AS MATERIALIZED (${grantsOf("$7")}
@@ -107,6 +107,7 @@ const claim = (name: string, locking: string): Statement =>
        JOIN {schema}.queues AS queue ON queue.name = known.queue
       WHERE queue.paused_at IS NULL
         AND ${LOSABLE}
+        AND ${patience}
         AND ${isGranted("$7", "$8", "$9")}
         FOR KEY SHARE OF queue
    ), picked AS MATERIALIZED (
@@ -130,9 +131,15 @@ const claim = (name: string, locking: string): Statement =>
 
 // Two claims that meet take different tasks when they lock what they pick, and the lock costs a
 // sixth of the claim. Without it the later one waits for the other's end and finds its rows taken:
-// as safe, and as good as long as nobody else claims there.
-const CLAIM_ALONE = claim("tasks_claim_alone", "");
-const CLAIM_BESIDE_OTHERS = claim("tasks_claim", "FOR UPDATE SKIP LOCKED");
+// as safe, and as good as long as nobody else claims there. Who has a row locked may also be no
+// claim at all, but a transaction that stays open: such a claim fails soon, and the next one locks.
+const CLAIM_ALONE = claim(
+  "tasks_claim_alone",
+  "set_config('lock_timeout', $10::text, true) IS NOT NULL",
+  "",
+);
+const CLAIM_BESIDE_OTHERS = claim("tasks_claim", "TRUE", "FOR UPDATE SKIP LOCKED");
+const WAIT_MS = 100;
 
 export interface ClaimRequest {
   readonly claimId: string;
@@ -144,6 +151,8 @@ export interface ClaimRequest {
 export interface LaneClaimRequest extends ClaimRequest {
   /** Whether other workers are likely to claim from the same lanes right now. */
   readonly isBesideOthers: boolean;
+  /** How long to wait for somebody who was not expected there. Defaults to 100. */
+  readonly waitMs?: number;
 }
 
 /** What a claim of limited queues must find true, or it takes nothing. */
@@ -187,10 +196,11 @@ export function unpack([answer]: readonly PackedRows[]): ClaimedRows {
 /** Takes pending tasks of unkeyed lanes. In no particular order. */
 export async function claimTasks(
   db: Queryable,
-  { claimId, workerId, leaseSeconds, proofs, isBesideOthers }: LaneClaimRequest,
+  request: LaneClaimRequest,
   lanes: readonly LaneRequest[],
 ): Promise<ClaimedRows> {
-  const rows = await db.query<PackedRows>(isBesideOthers ? CLAIM_BESIDE_OTHERS : CLAIM_ALONE, [
+  const { claimId, workerId, leaseSeconds, proofs, isBesideOthers, waitMs = WAIT_MS } = request;
+  const values = [
     claimId,
     workerId,
     leaseSeconds,
@@ -200,7 +210,10 @@ export async function claimTasks(
     proofs.map((one) => one.queue),
     proofs.map((one) => one.slots),
     proofs.map((one) => one.deadline),
-  ]);
+  ];
+  const rows = isBesideOthers
+    ? await db.query<PackedRows>(CLAIM_BESIDE_OTHERS, values)
+    : await db.query<PackedRows>(CLAIM_ALONE, [...values, `${waitMs}ms`]);
   return unpack(rows);
 }
 

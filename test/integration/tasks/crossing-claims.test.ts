@@ -7,7 +7,7 @@ import { queue } from "../../../src/index.ts";
 import { type ClaimedRows, claimTasks } from "../../../src/tasks/sql/claim.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
-import { range, readColumn } from "./scene.ts";
+import { BRISK, range, readColumn } from "./scene.ts";
 
 const orders = queue<number>("orders");
 
@@ -52,6 +52,7 @@ async function tenTasks(): Promise<Scene> {
           leaseSeconds: 60,
           proofs: [],
           isBesideOthers,
+          waitMs: 30_000,
         },
         [{ lane, floor: 0, take: 5 }],
       ),
@@ -112,4 +113,22 @@ describe("two claims that meet in a lane", () => {
     expect(second?.rows).toHaveLength(5);
     expect(second?.missed).toBe(0);
   });
+});
+
+it("a worker goes on while a stranger has a pending task locked, and runs it later", async () => {
+  const { database } = await tenTasks();
+  const stranger = await database.session();
+  await stranger.query("BEGIN");
+  const { rows } = await stranger.query<{ payload: string }>(
+    "SELECT payload FROM tidemill.tasks ORDER BY id LIMIT 1 FOR UPDATE",
+  );
+  const ran: number[] = [];
+  const handlers = [orders.handle(({ payload }) => void ran.push(payload))];
+  const mill = await database.connect();
+  await mill.startWorker({ ...BRISK, handlers });
+  await eventually(() => expect(ran).toHaveLength(9));
+  expect(ran).not.toContain(Number(rows[0]?.payload));
+  await stranger.query("COMMIT");
+  await mill.enqueue(orders, 10); // Nobody announces that a lock is gone.
+  await eventually(() => expect(ran).toHaveLength(11));
 });
