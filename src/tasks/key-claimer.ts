@@ -215,15 +215,18 @@ export class KeyClaimer {
     if (want <= 0 || busy.length === 0) return 0;
     const each = Math.max(1, Math.ceil((want * 1.5) / busy.length));
     const lanes = this.#lanes.starts(busy, asked.full).map((one) => ({ ...one, take: each }));
-    const { marker } = this.#server; // Of the same moment as the floors.
-    const taken = new Map<number, number>();
+    // Of the same moment as the floors.
+    const { marker } = this.#server;
+    const { settled } = this.#settling;
+    const taken = new Map<number, { count: number; last: number }>();
     for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
     const byQueue = new Map<string, number>();
     let isLimited = false;
+    let hasPassed = asked.full.length > 0;
     const tasks = await take(async (claimId) => {
       const perKey = this.#allowance();
       isLimited = perKey !== undefined;
-      return await claimKeyedTasks(
+      const claimed = await claimKeyedTasks(
         this.#session,
         {
           ...facts,
@@ -237,10 +240,13 @@ export class KeyClaimer {
         },
         lanes,
       );
+      hasPassed ||= claimed.hasPassed;
+      return claimed;
     }, false);
     const count = tasks.length;
     for (const task of tasks) {
-      taken.set(task.lane, (taken.get(task.lane) ?? 0) + 1);
+      const { count: before, last } = taken.get(task.lane) ?? { count: 0, last: 0 };
+      taken.set(task.lane, { count: before + 1, last: Math.max(last, task.claimOrder) });
       byQueue.set(task.queue, (byQueue.get(task.queue) ?? 0) + 1);
       this.#rates?.spend(task.tenant, task.partitionKey ?? "");
     }
@@ -249,8 +255,14 @@ export class KeyClaimer {
     }
     // What a limit refused is still there: only an end here, or time, makes it possible.
     if (isLimited) return count;
-    const poor = busy.filter((lane) => (taken.get(lane) ?? 0) < each);
+    const poor = busy.filter((lane) => (taken.get(lane)?.count ?? 0) < each);
     this.#lanes.markEmpty(poor, asked);
+    // Who got nothing at all may have been refused.
+    if (hasPassed || marker === null || count === 0) return count;
+    for (const lane of busy) {
+      const { count: ofLane = 0, last = 0 } = taken.get(lane) ?? {};
+      this.#lanes.took(lane, ofLane < each ? settled : last, asked, settled);
+    }
     return count;
   }
 

@@ -55,10 +55,21 @@ describe("the lane of a bucket", () => {
     expect(book.busy([])).toEqual([]);
   });
 
+  it("begins behind what a claim took, and never behind what is not settled", () => {
+    const book = bookOf();
+    book.took(LANE, 5_000, book.asks([]), 9_000);
+    expect(book.starts([LANE], [])).toMatchObject([{ floor: 5_000, start: 5_000 }]);
+    book.took(LANE, 8_000, book.asks([]), 6_000);
+    expect(book.starts([LANE], [])).toMatchObject([{ floor: 6_000, start: 6_000 }]);
+    book.took(LANE, 5_500, book.asks([]), 9_000);
+    expect(book.starts([LANE], [])).toMatchObject([{ floor: 6_000, start: 6_000 }]);
+  });
+
   it("heeds nothing that was asked before it was lowered", () => {
     const book = bookOf();
     const asked = book.asks([]);
     book.lower(LANE);
+    book.took(LANE, 5_000, asked, 9_000);
     book.saw(view({ order: 5_000, freeOrder: 5_000 }), asked, 9_000);
     book.markEmpty([LANE], asked);
     expect(book.starts([LANE], [])).toEqual([{ lane: LANE, floor: 0, start: 0, held: [] }]);

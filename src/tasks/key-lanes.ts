@@ -142,6 +142,19 @@ export class KeyLaneBook {
     }
   }
 
+  /**
+   * A claim took everything up to `last` that was pending, and passed over nothing. `settled` is
+   * what was proven before its snapshot.
+   */
+  took(number: number, last: number, asked: Asked, settled: number): void {
+    const lane = this.#lanes.get(number);
+    if (lane === undefined || lane.version > asked.version) return;
+    lane.floor = Math.max(lane.floor, Math.min(settled, last));
+    lane.start = lane.floor;
+    lane.held = NONE;
+    lane.full = NONE;
+  }
+
   /** A claim got less than it asked for. */
   markEmpty(numbers: readonly number[], asked: Asked): void {
     const fullIn = this.#byLane(asked.full);

@@ -34,14 +34,19 @@ export class Settling {
     return this.#epoch !== undefined;
   }
 
-  /** The order is the proof: the ceiling first, then a fence of our own. */
-  async open(db: Queryable): Promise<void> {
+  /**
+   * The order is the proof: the ceiling first, then a fence of our own.
+   *
+   * @param session which runs statements in the order they are written
+   */
+  async open(session: Queryable): Promise<void> {
     if (this.#epoch !== undefined) return;
     const version = this.#version;
-    const ceiling = Number(await readCeiling(db, this.#sequence));
-    if (ceiling <= this.#settled) return;
-    const fence = await drawFence(db);
-    if (this.#version === version) this.#epoch = { ceiling, fence };
+    const [ceiling, fence] = await Promise.all([
+      readCeiling(session, this.#sequence),
+      drawFence(session),
+    ]);
+    if (this.#version === version) this.#epoch = { ceiling: Number(ceiling), fence };
   }
 
   /**

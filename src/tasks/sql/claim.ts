@@ -53,9 +53,10 @@ const PACKED = `concat(
 
 /**
  * The end of every claim. `picked` is one row of arrays: ids, and what the update finds rows by.
- * One row in the ledger tells the reaper where to look, and one text of rows comes back.
+ * One row in the ledger tells the reaper where to look, and one text of rows comes back, with
+ * whether the claim may have passed over tasks on its way.
  */
-export const takePicked = (rows: string, keyLanes: string): string => `
+export const takePicked = (rows: string, keyLanes: string, hasPassed: string): string => `
    ledger AS (
      INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, key_lanes)
      SELECT $1::uuid, $2::uuid, NOW() + make_interval(secs => $3::float8), picked.ids, ${keyLanes}
@@ -68,6 +69,7 @@ export const takePicked = (rows: string, keyLanes: string): string => `
    )
    SELECT string_agg(packed, chr(30)) AS rows,
           (SELECT cardinality(picked.ids) FROM picked) AS picked,
+          ${hasPassed} AS has_passed,
           date_part('epoch', NOW() + make_interval(secs => $3::float8)) AS until
      FROM claimed`;
 
@@ -126,6 +128,7 @@ const claim = (name: string, patience: string, locking: string): Statement =>
    ), ${takePicked(
      "task.ctid = ANY ((SELECT places FROM picked)::tid[]) AND task.state = 'pending'",
      "NULL",
+     "FALSE",
    )}`,
   );
 
@@ -173,6 +176,7 @@ export interface LaneRequest {
 export interface PackedRows {
   readonly rows: string | null;
   readonly picked: number | null;
+  readonly has_passed: boolean;
   readonly until: number;
 }
 
@@ -181,6 +185,8 @@ export interface ClaimedRows {
   readonly rows: readonly string[];
   /** Picked, but somebody else was first. */
   readonly missed: number;
+  /** Whether tasks of held keys may have been passed over. */
+  readonly hasPassed: boolean;
   readonly until: Date;
 }
 
@@ -189,6 +195,7 @@ export function unpack([answer]: readonly PackedRows[]): ClaimedRows {
   return {
     rows,
     missed: (answer?.picked ?? 0) - rows.length,
+    hasPassed: answer?.has_passed ?? true,
     until: new Date((answer?.until ?? 0) * 1000),
   };
 }

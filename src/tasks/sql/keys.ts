@@ -84,17 +84,25 @@ const owner = (queues: string, slots: string, deadlines: string, more = "TRUE"):
 const isSameServer = (marker: string): string =>
   `(${marker}::text IS NULL OR ${marker}::text = ${MARKER})`;
 
+// Asked once for all, because most key spaces have no hold at most times. Where there are some, a
+// task is looked up among them by its key, which a join would not do on a table without statistics.
+const ANY_HOLD = `
+   any_hold AS MATERIALIZED (
+     SELECT EXISTS (SELECT FROM {schema}.key_holds WHERE key_space_id = $4) AS found
+   )`;
+
 const NOT_HELD = `
-               NOT EXISTS (
+               ((SELECT NOT found FROM any_hold) OR NOT EXISTS (
                  SELECT FROM {schema}.key_holds AS hold
                   WHERE hold.key_space_id = $4
                     AND hold.tenant = ready.tenant
-                    AND hold.partition_key = ready.partition_key)`;
+                    AND hold.partition_key = ready.partition_key))`;
 
 /** A row that was cancelled meanwhile is in the ledger and not taken: nobody finds it there. */
 const TAKE_PICKED = takePicked(
   "task.id = ANY ((SELECT ids FROM picked)::bigint[]) AND task.state = 'pending'",
   "picked.lanes",
+  "(SELECT found FROM any_hold)",
 );
 
 const LINES = linesOf(
@@ -106,7 +114,7 @@ const LINES = linesOf(
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${LINES}, picked AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES}, picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(line.lane) AS lanes
        FROM owner
       CROSS JOIN line
@@ -131,7 +139,7 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${LINES}, candidate AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES}, candidate AS MATERIALIZED (
      SELECT pick.id, line.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
@@ -247,7 +255,7 @@ export async function claimKeyedTasks(
 // takes its worker along is known.
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
-  `WITH ${owner("$9", "$10", "$11")}, first AS MATERIALIZED (
+  `WITH ${owner("$9", "$10", "$11")},${ANY_HOLD}, first AS MATERIALIZED (
      SELECT DISTINCT ON (hold.tenant, hold.partition_key)
             task.id, task.lane, task.claim_order, task.state, task.run_at, task.on_probation,
             task.queue, hold.tenant, hold.partition_key, hold.until
