@@ -46,6 +46,34 @@ describe("tasks of one key", () => {
     for (const ran of seen.values()) expect(ran).toEqual(inOrder);
   });
 
+  it("run before what was enqueued after their commit, however late that was", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders");
+    const ran: number[] = [];
+    let others = 0;
+    const handler = orders.handle((task) => {
+      if (task.partitionKey === "order:0") ran.push(task.payload.n);
+      else others += 1;
+    });
+    await mill.startWorker({ ...FAST, handlers: [handler] });
+    const session = await db.session();
+    await session.query("BEGIN");
+    await mill.enqueue(orders, { n: 1 }, { partitionKey: "order:0", tx: session });
+    for (let round = 2; round < 32; round += 1) {
+      const tasks = Array.from({ length: 100 }, (_, key) => ({
+        payload: { n: round },
+        partitionKey: `order:${key}`,
+      }));
+      await mill.enqueueMany(orders, tasks);
+      const all = 99 * (round - 1);
+      await eventually(() => expect([ran.length, others]).toEqual([round - 1, all]));
+    }
+    await session.query("COMMIT");
+    await mill.enqueue(orders, { n: 32 }, { partitionKey: "order:0" });
+    await eventually(() => expect(ran.slice(30)).toEqual([1, 32]));
+  });
+
   it("wait for a head that fails, and follow it once it succeeds", async () => {
     const db = await testDatabase();
     const mill = await db.connect();
