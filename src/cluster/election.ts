@@ -38,7 +38,6 @@ export interface AdvisoryOptions {
   readonly url: string;
   /** Silence after which a leader has lost the lead. Undefined: others lead by their own rules. */
   readonly staleSeconds: number | undefined;
-  readonly clock: Clock;
   readonly logger: Logger;
 }
 
@@ -50,7 +49,6 @@ export class AdvisoryElection implements Election {
   readonly #key: bigint;
   readonly #url: string;
   readonly #options: AdvisoryOptions;
-  #oustAtMs = -Infinity;
   #connection: Connection | undefined;
   #term: bigint | undefined;
 
@@ -75,8 +73,12 @@ export class AdvisoryElection implements Election {
         this.#term = await beginTerm(this.#connection, this.#workerId);
         return this.#term;
       }
-      if (!(await tryLeaderLock(this.#connection, this.#key))) {
-        await this.#oust(this.#connection);
+      const { staleSeconds } = this.#options;
+      const tried = await tryLeaderLock(this.#connection, this.#key, staleSeconds);
+      if (!tried.held) {
+        if (tried.isSilent && staleSeconds !== undefined) {
+          await this.#oust(this.#connection, staleSeconds);
+        }
         return undefined;
       }
       this.#term = await beginTerm(this.#connection, this.#workerId);
@@ -102,11 +104,9 @@ export class AdvisoryElection implements Election {
     }
   }
 
-  /** A paused process keeps its session and the lock; a look now and then sees its silence. */
-  async #oust(connection: Connection): Promise<void> {
-    const { staleSeconds, clock, logger } = this.#options;
-    if (staleSeconds === undefined || clock.now() < this.#oustAtMs) return;
-    this.#oustAtMs = clock.now() + staleSeconds * 500;
+  /** A paused process keeps its session and the lock; its silence tells. */
+  async #oust(connection: Connection, staleSeconds: number): Promise<void> {
+    const { logger } = this.#options;
     try {
       if (!(await oustStaleLeader(connection, this.#key, staleSeconds))) return;
       logger.warn({}, "ended the session of a leader that stopped beating");

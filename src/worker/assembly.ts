@@ -232,7 +232,6 @@ export class Assembly {
         key: leaderKey,
         url: directUrl,
         staleSeconds: compat === undefined ? heartbeatTimeout / 1000 : undefined,
-        clock: this.#clock,
         logger: this.#logger,
       });
     }

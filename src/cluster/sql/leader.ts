@@ -1,11 +1,35 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
-const TRY_LOCK = statement("leader_try_lock", "SELECT pg_try_advisory_lock($1::bigint) AS held");
+/** Whether the leader has not beaten for so many seconds; never for null. */
+const isSilent = (seconds: string): string => `
+          ${seconds}::float8 IS NOT NULL
+      AND term.leader_id IS NOT NULL
+      AND NOT EXISTS (
+            SELECT FROM {worker_nodes} AS node
+             WHERE node.worker_id = term.leader_id
+               AND node.heartbeat_at >= NOW() - make_interval(secs => ${seconds}::float8))`;
 
-export async function tryLeaderLock(db: Queryable, key: bigint): Promise<boolean> {
-  const [row] = await db.query<{ held: boolean }>(TRY_LOCK, [String(key)]);
-  return row?.held === true;
+const TRY_LOCK = statement(
+  "leader_try_lock",
+  `SELECT pg_try_advisory_lock($1::bigint) AS held,
+          EXISTS (SELECT FROM {schema}.leader_term AS term WHERE ${isSilent("$2")}) AS is_silent`,
+);
+
+export interface LockTried {
+  readonly held: boolean;
+  /** Whether whoever leads stopped beating. */
+  readonly isSilent: boolean;
+}
+
+export async function tryLeaderLock(
+  db: Queryable,
+  key: bigint,
+  timeoutSeconds: number | undefined,
+): Promise<LockTried> {
+  const values = [String(key), timeoutSeconds ?? null];
+  const [row] = await db.query<{ held: boolean; is_silent: boolean }>(TRY_LOCK, values);
+  return { held: row?.held === true, isSilent: row?.is_silent === true };
 }
 
 // The lock lives as long as its session, and the session of a process that was paused lives on. The
@@ -22,11 +46,7 @@ const OUST = statement(
       AND lock.classid::bigint = $1::bigint
       AND lock.objid::bigint = $2::bigint
       AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    WHERE term.leader_id IS NOT NULL
-      AND NOT EXISTS (
-            SELECT FROM {worker_nodes} AS node
-             WHERE node.worker_id = term.leader_id
-               AND node.heartbeat_at >= NOW() - make_interval(secs => $3::float8))`,
+    WHERE ${isSilent("$3")}`,
 );
 
 /** Ends the session of a leader that stopped beating. True when there was one. */

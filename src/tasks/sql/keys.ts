@@ -114,7 +114,8 @@ const LINES = linesOf(
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES}, picked AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},
+   picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(line.lane) AS lanes
        FROM owner
       CROSS JOIN line
@@ -139,7 +140,8 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES}, candidate AS MATERIALIZED (
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},
+   candidate AS MATERIALIZED (
      SELECT pick.id, line.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
                      WHERE queue.name = pick.queue AND queue.paused_at IS NOT NULL) AS is_paused
