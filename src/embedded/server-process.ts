@@ -54,14 +54,17 @@ export async function launchServer(request: LaunchRequest): Promise<RunningServe
 /** The running server, or the reason why there is none. */
 async function launchOnce(request: LaunchRequest, port: number): Promise<RunningServer | string> {
   const { dataDir } = request;
-  const child = await spawnServer(request, port);
+  const log = await openEmptied(logPath(dataDir), 0o600);
+  const child = spawnServer(request, port, log.fd);
   let failure: string | undefined;
+  // Heard from the start: a server that refuses may be gone before the log is closed.
   child.once("error", (error) => {
     failure = messageOf(error);
   });
   child.once("exit", (code, signal) => {
     failure = `exited with ${code ?? signal}`;
   });
+  await log.close();
   const outcome = await pollUntil<RunningServer | "failed">(
     async () => {
       if (failure !== undefined) return "failed";
@@ -86,25 +89,16 @@ async function launchOnce(request: LaunchRequest, port: number): Promise<Running
  * this process is killed with SIGKILL, the server keeps running with its data intact: the next
  * start adopts it, which is faster and safer than a server that dies with whoever started it.
  */
-async function spawnServer(request: LaunchRequest, port: number): Promise<ChildProcess> {
+function spawnServer(request: LaunchRequest, port: number, log: number): ChildProcess {
   const { installation, dataDir, user, settings } = request;
-  const log = await openEmptied(logPath(dataDir), 0o600);
-  try {
-    const child = spawn(
-      program(installation, "postgres"),
-      serverArguments(dataDir, port, settings),
-      {
-        ...spawnAs(user),
-        detached: true,
-        stdio: ["ignore", log.fd, log.fd],
-        windowsHide: true,
-      },
-    );
-    child.unref();
-    return child;
-  } finally {
-    await log.close();
-  }
+  const child = spawn(program(installation, "postgres"), serverArguments(dataDir, port, settings), {
+    ...spawnAs(user),
+    detached: true,
+    stdio: ["ignore", log, log],
+    windowsHide: true,
+  });
+  child.unref();
+  return child;
 }
 
 export function serverArguments(

@@ -12,7 +12,7 @@ export interface EventuallyOptions {
  */
 export async function eventually<T>(
   check: () => Promise<T> | T,
-  { timeoutMs = 12_000, everyMs = 15 }: EventuallyOptions = {},
+  { timeoutMs = 25_000, everyMs = 15 }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

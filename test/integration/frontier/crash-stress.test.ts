@@ -23,6 +23,6 @@ it("handles every acknowledged event once across crashes of the server", async (
   expect(crashes).toBe(CRASHES);
   expect(result, shown).toMatchObject({ lost: 0, repeated: 0, reordered: 0, torn: 0 });
   expect(result.handled, shown).toBeGreaterThanOrEqual(2 * result.appended);
-  expect(result.appended, shown).toBeGreaterThan(50 * SECONDS);
+  expect(result.appended, shown).toBeGreaterThan(25 * SECONDS); // There was something to lose.
   expect(result.unknown, shown).toBeLessThanOrEqual(10 * CRASHES);
 }, 90_000);

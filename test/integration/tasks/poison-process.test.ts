@@ -113,7 +113,7 @@ it("buries a keyed task that takes its process along, and goes on with its key",
     async () => {
       expect((await pool.query("SELECT FROM tidemill.tasks")).rowCount).toBe(0);
     },
-    { timeoutMs: 28_000, everyMs: 50 },
+    { timeoutMs: 50_000, everyMs: 50 },
   );
   const dead = { id: killer, cause: "worker_lost", losses: 2, attempt: 4 };
   expect(await deadLetters(database)).toEqual([dead]);
