@@ -5,7 +5,7 @@ import type { Call, Feed, Handled, OpenOptions, Request, Role, Said, Started } f
 import type { Program } from "./system.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const CLOSE_MS_MAX = 20_000;
+const CLOSE_MS_MAX = 60_000;
 
 interface Waiting {
   readonly resolve: (value: number) => void;
