@@ -282,10 +282,13 @@ export class Executor {
   }
 
   #leaveKey(task: ClaimedTask, key: string, isOver: boolean): void {
-    if (!isOver) this.#keys.recordCut(key);
+    if (!isOver) {
+      // One that comes back, or that is somebody else's now, runs before those behind it, also when
+      // it waited itself: the leases of one line end at different times.
+      this.#keys.recordCut(key);
+      this.giveBack(this.#keys.cut(key));
+    }
     if (!task.holdsKey) return; // It waited behind another one.
-    // A head that comes back, or that is somebody else's now, runs before those behind it.
-    if (!isOver) this.giveBack(this.#keys.cut(key));
     const next = this.#keys.leave(key);
     if (next === undefined) return;
     this.#enqueue(next);

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { failed, queue } from "../../../src/index.ts";
 import { testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { gate } from "./scene.ts";
 
 const FAST = {
   heartbeatInterval: 200,
@@ -73,6 +74,36 @@ describe("tasks of one key", () => {
     await session.query("COMMIT");
     await mill.enqueue(orders, { n: 32 }, { partitionKey: "order:0" });
     await eventually(() => expect(ran.slice(30)).toEqual([1, 32]));
+  });
+
+  it("that wait in a worker and lose their lease run before those behind them", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders");
+    const { opened, open } = gate();
+    const ran: number[] = [];
+    const handler = orders.handle(async (task) => {
+      if (task.payload.n === 1) await opened;
+      ran.push(task.payload.n);
+    });
+    await mill.startWorker({ ...FAST, handlers: [handler], leaseSeconds: 1 });
+    const ids: string[] = [];
+    for (const n of [1, 2, 3]) {
+      const { id } = await mill.enqueue(orders, { n }, { partitionKey: "order:1" });
+      ids.push(id);
+      await eventually(async () => expect((await mill.tasks.get(id)).state).toBe("running"));
+    }
+    // As if the lease of the second had ended before that of the third, and it was reaped.
+    await db.pool.query(
+      `UPDATE tidemill.tasks
+          SET state = 'pending', claim_id = NULL, leased_by = NULL, claimed_at = NULL,
+              lease_until = NULL
+        WHERE id = $1`,
+      [ids[1]],
+    );
+    await eventually(() => expect(mill.taskMetrics.leaseLosses.value({ queue: "orders" })).toBe(1));
+    open();
+    await eventually(() => expect(ran).toEqual([1, 2, 3]));
   });
 
   it("wait for a head that fails, and follow it once it succeeds", async () => {
