@@ -17,6 +17,7 @@ export function whyNoPgBouncer(): string | undefined {
 }
 
 export interface PgBouncer {
+  readonly port: string;
   /** The same database, through the pooler. */
   through(url: string): string;
   stop(): Promise<void>;
@@ -27,11 +28,11 @@ export async function startPgBouncer(
   server: string,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<PgBouncer> {
-  const port = await freePort();
+  const port = settings["listen_port"] ?? String(await freePort());
   const folder = mkdtempSync(join(tmpdir(), "tidemill-pgbouncer-"));
   const ini = writeConfiguration(folder, new URL(server), {
     listen_addr: "127.0.0.1",
-    listen_port: String(port),
+    listen_port: port,
     unix_socket_dir: "",
     auth_type: "trust",
     auth_file: join(folder, "users.txt"),
@@ -67,7 +68,7 @@ export async function startPgBouncer(
     await stop();
     throw new Error(`pgbouncer did not start: ${output}`, { cause: error });
   }
-  return { through, stop };
+  return { port, through, stop };
 }
 
 function writeConfiguration(

@@ -19,6 +19,10 @@ export class Random {
     return Math.floor(this.next() * end);
   }
 
+  pick<T>(from: readonly [T, ...T[]]): T {
+    return from[this.below(from.length)] ?? from[0];
+  }
+
   chance(share: number): boolean {
     return this.next() < share;
   }

@@ -80,10 +80,10 @@ describe("tasks of one key", () => {
     const db = await testDatabase();
     const mill = await db.connect();
     const orders = queue<{ n: number }>("orders");
-    const { opened, open } = gate();
+    const head = gate();
     const ran: number[] = [];
     const handler = orders.handle(async (task) => {
-      if (task.payload.n === 1) await opened;
+      if (task.payload.n === 1) await head.opened;
       ran.push(task.payload.n);
     });
     await mill.startWorker({ ...FAST, handlers: [handler], leaseSeconds: 1 });
@@ -102,7 +102,7 @@ describe("tasks of one key", () => {
       [ids[1]],
     );
     await eventually(() => expect(mill.taskMetrics.leaseLosses.value({ queue: "orders" })).toBe(1));
-    open();
+    head.open();
     await eventually(() => expect(ran).toEqual([1, 2, 3]));
   });
 

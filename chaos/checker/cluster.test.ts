@@ -1,0 +1,57 @@
+import { describe, expect, it } from "vitest";
+import { LIMIT } from "../scene.ts";
+import { alter, judge, line, remove, task } from "./story.ts";
+
+describe("a history of a cluster is bad when", () => {
+  it("two leaders had one term", () => {
+    const judged = judge(({ truth }) => {
+      truth.terms.push({ seq: "13", term: "12", leader: "worker-c" });
+    });
+    expect(judged).toEqual({ rules: ["leader-term"], counts: {} });
+  });
+
+  it("a term is lower than the one before", () => {
+    const judged = judge(({ truth }) => {
+      truth.terms.push({ seq: "11", term: "9", leader: "worker-c" });
+    });
+    expect(judged).toEqual({ rules: ["leader-term"], counts: {} });
+  });
+
+  it("a tick fired twice", () => {
+    const judged = judge(({ truth }) => {
+      truth.tasks.push(task("14", "", { queue: "ticks" }));
+      truth.firings.push({ schedule: "every-second", tickMs: 2_000, task: "14" });
+    });
+    expect(judged).toEqual({ rules: ["doubled-tick"], counts: { doubled: 1 } });
+  });
+
+  it("ticks between the first and the last did not fire", () => {
+    const judged = judge(({ truth }) => {
+      alter(truth.firings, ({ task }) => task === "13", { tickMs: 5_000 });
+    });
+    expect(judged).toEqual({ rules: ["skipped-tick"], counts: { skipped: 2 } });
+  });
+
+  it("the task of a tick is not there", () => {
+    const judged = judge(({ truth }) => void remove(truth.tasks, ({ id }) => id === "12"));
+    expect(judged).toEqual({ rules: ["lost-tick"], counts: { lost: 1 } });
+  });
+
+  it("more tasks ran at once than may", () => {
+    const judged = judge(({ entries }) => {
+      const sample = { atMs: 1_100, finished: 0, handled: 0, limited: LIMIT + 1 };
+      entries.push(line("harness", 1_100, { op: "sample", sample }));
+    });
+    expect(judged).toEqual({ rules: ["exceeded-limit"], counts: {} });
+  });
+});
+
+describe("a history of a cluster is good when", () => {
+  it("two schedules fire at the same moment", () => {
+    const judged = judge(({ truth }) => {
+      truth.tasks.push(task("14", "", { queue: "ticks" }));
+      truth.firings.push({ schedule: "another", tickMs: 2_000, task: "14" });
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+});

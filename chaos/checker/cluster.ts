@@ -1,0 +1,74 @@
+import { LIMIT } from "../scene.ts";
+import type { FiringFact, TermFact } from "../truth.ts";
+import { compareNumbers, type Facts, groupBy } from "./facts.ts";
+import type { Finding, Rule } from "./rule.ts";
+
+function* terms({ truth }: Facts): Generator<Finding> {
+  let before: TermFact | undefined;
+  for (const fact of truth.terms.toSorted((a, b) => compareNumbers(a.seq, b.seq))) {
+    if (before === undefined || compareNumbers(fact.term, before.term) > 0) {
+      before = fact;
+      continue;
+    }
+    const message = `term ${fact.term} came after term ${before.term}`;
+    yield { message, slice: [before, fact] };
+  }
+}
+
+/** The schedule of the scene fires every second, and catches up all that it missed. */
+const TICK_MS = 1_000;
+const tickText = ({ schedule, tickMs }: Pick<FiringFact, "schedule" | "tickMs">): string =>
+  `the tick of ${schedule} at ${new Date(tickMs).toISOString()}`;
+
+/** Each firing beside the one before it, by the time of their ticks. */
+function* neighbours({ truth }: Facts): Generator<readonly [FiringFact, FiringFact]> {
+  for (const firings of groupBy(truth.firings, ({ schedule }) => schedule).values()) {
+    firings.sort((a, b) => a.tickMs - b.tickMs);
+    let before: FiringFact | undefined;
+    for (const firing of firings) {
+      if (before !== undefined) yield [before, firing];
+      before = firing;
+    }
+  }
+}
+
+function* doubledTicks(facts: Facts): Generator<Finding> {
+  for (const [before, firing] of neighbours(facts)) {
+    if (before.tickMs !== firing.tickMs) continue;
+    yield { message: `${tickText(firing)} fired twice`, slice: [before, firing] };
+  }
+}
+
+function* skippedTicks(facts: Facts): Generator<Finding> {
+  for (const [before, firing] of neighbours(facts)) {
+    for (let tickMs = before.tickMs + TICK_MS; tickMs < firing.tickMs; tickMs += TICK_MS) {
+      const { schedule } = firing;
+      yield { message: `${tickText({ schedule, tickMs })} never fired`, slice: [before, firing] };
+    }
+  }
+}
+
+function* lostTicks({ truth, lives }: Facts): Generator<Finding> {
+  for (const firing of truth.firings) {
+    if (lives.get(firing.task)?.task !== undefined) continue;
+    const message = `${tickText(firing)} fired, and its task ${firing.task} is not there`;
+    yield { message, slice: [firing] };
+  }
+}
+
+function* exceeded({ samples }: Facts): Generator<Finding> {
+  for (const sample of samples) {
+    if (sample.limited <= LIMIT) continue;
+    const message = `${sample.limited} tasks ran at once where ${LIMIT} may`;
+    yield { message, slice: [sample] };
+  }
+}
+
+/** What the workers agree on. */
+export const CLUSTER_RULES: readonly Rule[] = [
+  { name: "leader-term", count: null, find: terms },
+  { name: "doubled-tick", count: "doubled", find: doubledTicks },
+  { name: "skipped-tick", count: "skipped", find: skippedTicks },
+  { name: "lost-tick", count: "lost", find: lostTicks },
+  { name: "exceeded-limit", count: null, find: exceeded },
+];

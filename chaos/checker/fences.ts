@@ -1,0 +1,139 @@
+import type { Ended, Started, Token } from "../history.ts";
+import { LEASE_SECONDS, orders } from "../scene.ts";
+import type { TaskFact } from "../truth.ts";
+import { type Facts, hasEnded, type Line } from "./facts.ts";
+import type { Finding, Rule } from "./rule.ts";
+import { storyOf } from "./tasks.ts";
+
+/*
+ * One claim of a task wins. Effects and completions share a transaction, so whoever had no lease
+ * any more must have left neither.
+ */
+
+const tokenText = ({ generation, claimId }: Pick<TaskFact, "generation" | "claimId">): string =>
+  `claim ${claimId} of generation ${generation}`;
+
+type Claim = Pick<Token, "generation" | "claimId">;
+
+/** Whether the task was completed, and by this claim. */
+const isWinner = (task: TaskFact | undefined, { generation, claimId }: Claim): boolean =>
+  task?.state === "completed" && task.generation === generation && task.claimId === claimId;
+
+function endText(task: TaskFact | undefined): string {
+  if (task === undefined) return "it is not there";
+  return task.state === "completed" ? `${tokenText(task)} completed it` : `it is ${task.state}`;
+}
+
+function* foreignEffects(facts: Facts): Generator<Finding> {
+  for (const effect of facts.truth.effects) {
+    const { task: id } = effect;
+    const task = facts.lives.get(id)?.task;
+    if (isWinner(task, effect)) continue;
+    const message = `${tokenText(effect)} left an effect of task ${id}, but ${endText(task)}`;
+    yield { message, slice: [effect, ...storyOf(facts, id)] };
+  }
+}
+
+function* doubledEffects(facts: Facts): Generator<Finding> {
+  for (const effect of facts.spareEffects) {
+    const message = `task ${effect.task} (${effect.name}) has more than one effect`;
+    yield { message, slice: [effect, ...storyOf(facts, effect.task)] };
+  }
+}
+
+function* missingEffects(facts: Facts): Generator<Finding> {
+  for (const { id, task, effect } of facts.lives.values()) {
+    if (task?.queue !== orders.name || task.state !== "completed" || effect !== undefined) continue;
+    const message = `task ${id} (${task.name}) is completed without its effect`;
+    yield { message, slice: storyOf(facts, id) };
+  }
+}
+
+/** What ended is claimed no more. */
+function* lateStarts(facts: Facts): Generator<Finding> {
+  for (const { id, task, attempts } of facts.lives.values()) {
+    if (task === undefined || !hasEnded(task)) continue;
+    for (const { what } of attempts) {
+      if (what.op !== "start" || what.task.generation <= task.generation) continue;
+      const message = `${tokenText(what.task)} started task ${id}, but ${endText(task)}`;
+      yield { message, slice: storyOf(facts, id) };
+    }
+  }
+}
+
+/** Each start of a generation beside the first of the same. */
+function* restarts({ lives }: Facts): Generator<readonly [Line<Started>, Line<Started>]> {
+  for (const { attempts } of lives.values()) {
+    if (attempts.length < 2) continue;
+    const starts = attempts.filter(isStart);
+    if (starts.length < 2) continue;
+    const firsts = new Map<number, Line<Started>>();
+    for (const line of starts) {
+      const { generation } = line.what.task;
+      const first = firsts.get(generation);
+      if (first === undefined) firsts.set(generation, line);
+      else yield [first, line];
+    }
+  }
+}
+
+const isStart = (line: Line<Started | Ended>): line is Line<Started> => line.what.op === "start";
+
+/** Faults of which the server recovers from its log, by their kinds. */
+export const CRASHES: readonly string[] = ["crash-server", "kill-backend"];
+const LEASE_MS = LEASE_SECONDS * 1_000;
+
+/**
+ * Claims do not wait for the disk, so a crash of the server takes some of them back, and their
+ * generation goes to somebody else. Whoever had the first may start until its lease would have
+ * ended: it does not know. Nothing else hands out a generation twice.
+ */
+function mayBeTakenBack({ faults }: Facts, one: Line<Started>, other: Line<Started>): boolean {
+  const fromMs = Math.min(one.t, other.t);
+  const toMs = Math.max(one.t, other.t);
+  return faults.some(
+    (fault) =>
+      CRASHES.includes(fault.kind) && fault.fromMs <= toMs && fromMs <= fault.toMs + LEASE_MS,
+  );
+}
+
+function* sharedGenerations(facts: Facts): Generator<Finding> {
+  for (const [first, line] of restarts(facts)) {
+    const { id, generation, claimId } = line.what.task;
+    if (claimId === first.what.task.claimId || mayBeTakenBack(facts, first, line)) continue;
+    const message = `generation ${generation} of task ${id} was handed out twice`;
+    yield { message, slice: [first, line, ...storyOf(facts, id)] };
+  }
+}
+
+function* doubledStarts(facts: Facts): Generator<Finding> {
+  for (const [first, line] of restarts(facts)) {
+    const { task } = line.what;
+    if (task.claimId !== first.what.task.claimId) continue;
+    const message = `${tokenText(task)} started task ${task.id} twice`;
+    yield { message, slice: [first, line, ...storyOf(facts, task.id)] };
+  }
+}
+
+/** A transaction with a completion in it committed, and so that claim must have won. */
+function* unkeptCommits(facts: Facts): Generator<Finding> {
+  for (const { id, task, attempts } of facts.lives.values()) {
+    for (const { what } of attempts) {
+      if (what.op !== "end" || what.how !== "committed" || isWinner(task, what.task)) continue;
+      const claim = tokenText(what.task);
+      const message = `${claim} committed the end of task ${id}, but ${endText(task)}`;
+      yield { message, slice: storyOf(facts, id) };
+    }
+  }
+}
+
+/** Who may end a task. */
+export const FENCE_RULES: readonly Rule[] = [
+  { name: "foreign-effect", count: null, find: foreignEffects },
+  { name: "doubled-effect", count: "doubled", find: doubledEffects },
+  { name: "missing-effect", count: "lost", find: missingEffects },
+  { name: "late-start", count: null, find: lateStarts },
+  { name: "shared-generation", count: null, find: sharedGenerations },
+  { name: "doubled-start", count: null, find: doubledStarts },
+  { name: "unkept-commit", count: "lost", find: unkeptCommits },
+];

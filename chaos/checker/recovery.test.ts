@@ -1,0 +1,86 @@
+import { describe, expect, it } from "vitest";
+import { FAULTS } from "../faults/index.ts";
+import { check } from "./check.ts";
+import { DEATHS } from "./recovery.ts";
+import { alter, DEAD_WORKER, fault, judge, line, type Story, tell } from "./story.ts";
+
+const DURING_MS = { from: 12_000, to: 13_000, bound: 1_000 };
+
+const strike = ({ entries }: Story, recoveredMs: number | null): void =>
+  void entries.push(line("harness", 15_000, fault("reset", ["worker-b"], DURING_MS, recoveredMs)));
+
+/** The dead worker's task is taken from it at this moment. */
+const loseAt = ({ truth }: Story, atMs: number): void =>
+  alter(truth.losses, ({ worker }) => worker === DEAD_WORKER, { atMs });
+
+describe("a history of faults is bad when", () => {
+  it("nothing moved after one", () => {
+    const judged = judge((story) => strike(story, null));
+    expect(judged).toEqual({ rules: ["slow-recovery"], counts: {} });
+  });
+
+  it("one took longer to get over than it may", () => {
+    const judged = judge((story) => strike(story, 1_001));
+    expect(judged).toEqual({ rules: ["slow-recovery"], counts: {} });
+  });
+
+  it("what a dead worker held was taken from it too late", () => {
+    const judged = judge((story) => loseAt(story, 7_001));
+    expect(judged).toEqual({ rules: ["late-loss"], counts: {} });
+  });
+
+  it("it was taken too late for another fault that began meanwhile as well", () => {
+    const judged = judge((story) => {
+      const during = { from: 6_500, to: 7_000, bound: 900 };
+      story.entries.push(line("harness", 7_100, fault("stop-server", ["it"], during, 100)));
+      loseAt(story, 7_901);
+    });
+    expect(judged).toEqual({ rules: ["late-loss"], counts: {} });
+  });
+});
+
+describe("a history of faults is good when", () => {
+  it("everything moved within the bounds", () => {
+    expect(judge((story) => strike(story, 1_000))).toEqual({ rules: [], counts: {} });
+  });
+
+  it("another fault kept others from taking what a dead worker held", () => {
+    const judged = judge((story) => {
+      const during = { from: 6_500, to: 7_000, bound: 900 };
+      story.entries.push(line("harness", 7_100, fault("stop-server", ["it"], during, 100)));
+      loseAt(story, 7_900);
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+
+  it("a worker that went on after a fault loses a task much later", () => {
+    const judged = judge((story) => {
+      strike(story, 100);
+      story.truth.losses.push({ task: "9", worker: "worker-b", atMs: 19_500 });
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+});
+
+describe("recoveries", () => {
+  it("are told by kind, with the worst of each", () => {
+    const story = tell();
+    for (const recoveredMs of [40, 900, 70]) strike(story, recoveredMs);
+    expect(check(story.entries, story.truth).recoveries).toEqual([
+      { fault: "kill", count: 1, worstMs: 300, boundMs: 5_000 },
+      { fault: "crash-server", count: 1, worstMs: 900, boundMs: 5_000 },
+      { fault: "reset", count: 3, worstMs: 900, boundMs: 1_000 },
+    ]);
+  });
+
+  it("have no end when nothing moved again", () => {
+    const story = tell();
+    for (const recoveredMs of [40, null, 70]) strike(story, recoveredMs);
+    const { recoveries } = check(story.entries, story.truth);
+    expect(recoveries.at(-1)).toMatchObject({ fault: "reset", count: 3, worstMs: Infinity });
+  });
+
+  it("know the faults that end a worker by the names that the harness has for them", () => {
+    expect(FAULTS.map(({ kind }) => kind)).toEqual(expect.arrayContaining([...DEATHS]));
+  });
+});

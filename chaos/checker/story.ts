@@ -1,0 +1,262 @@
+import type { Ended, Entry, Token, What } from "../history.ts";
+import { flaky, limited, orders, plain, ticks } from "../scene.ts";
+import type { EffectFact, HandledFact, TaskFact, Truth } from "../truth.ts";
+import { type Counts, check } from "./check.ts";
+import type { RuleName } from "./rule.ts";
+
+/* A small run with something of everything in which all went well, to be spoilt by tests. */
+
+/** To be changed: each has its own. */
+export interface Story {
+  entries: Entry[];
+  readonly truth: Draft;
+}
+
+type Draft = {
+  -readonly [Name in keyof Truth]: Truth[Name] extends readonly (infer Fact)[]
+    ? Fact[]
+    : Truth[Name];
+};
+
+export function line(proc: string, t: number, what: What): Entry {
+  return { t, proc, what };
+}
+
+export function token(id: string, generation: number, claimId: string): Token {
+  return { id, generation, claimId };
+}
+
+export function start(task: Token): What {
+  return { op: "start", queue: orders.name, task };
+}
+
+export function end(task: Token, how: Ended["how"]): What {
+  return { op: "end", task, how };
+}
+
+export function task(id: string, name: string, more: Partial<TaskFact> = {}): TaskFact {
+  return {
+    id,
+    name,
+    queue: plain.name,
+    key: null,
+    state: "completed",
+    generation: 1,
+    claimId: `claim-${id}`,
+    finishedAtMs: 1_200,
+    leaseUntilMs: null,
+    ...more,
+  };
+}
+
+export function order(id: string, name: string, key: string, winner: Token): TaskFact {
+  const { generation, claimId } = winner;
+  return task(id, name, { queue: orders.name, key, generation, claimId });
+}
+
+export function effect(of: TaskFact, startedAtMs: number, atMs: number): EffectFact {
+  const { id, name, key, generation, claimId } = of;
+  return { task: id, name, key, generation, claimId: claimId ?? "", startedAtMs, atMs };
+}
+
+export function handled(
+  seq: number,
+  consumer: string,
+  partition: number,
+  position: number,
+): HandledFact {
+  const xid = String(700 + seq);
+  return { seq: String(seq), consumer, partition, position: String(position), xid };
+}
+
+/** Killed while it held the second order. */
+export const DEAD_WORKER = "worker-a";
+export const DEATH_MS = { from: 1_500, to: 2_000, bound: 5_000 };
+export const CRASH_MS = { from: 8_000, to: 9_000, bound: 5_000 };
+
+const FIRST = token("3", 1, "claim-3");
+const SECOND_LOST = token("4", 1, "claim-4");
+const SECOND = token("4", 2, "claim-4-again");
+const THIRD = token("5", 1, "claim-5");
+/** Its claim was taken back by the crash, and its generation handed out again. */
+const FOURTH_TAKEN_BACK = token("6", 1, "claim-6");
+const FOURTH = token("6", 1, "claim-6-again");
+
+const enqueue = (phase: "ok" | "fail" | "unknown", names: string[], ids?: string[]): What => ({
+  op: "enqueue",
+  phase,
+  queue: plain.name,
+  names,
+  ...(ids === undefined ? {} : { ids }),
+});
+
+const append = (phase: "ok" | "fail" | "unknown", names: string[], positions?: string[]): What => ({
+  op: "append",
+  phase,
+  names,
+  ...(positions === undefined ? {} : { positions }),
+});
+
+const keyed = { op: "enqueue", phase: "ok", queue: orders.name, keys: ["a", "b"] } as const;
+
+const produced = (): Entry[] =>
+  [
+    enqueue("ok", ["plain-1", "plain-2"], ["1", "2"]),
+    { ...keyed, names: ["order-1", "order-2"], ids: ["3", "4"] },
+    { ...keyed, names: ["order-3", "order-4"], ids: ["5", "6"] },
+    enqueue("unknown", ["maybe-1", "maybe-2"]),
+    enqueue("unknown", ["never-1", "never-2"]),
+    enqueue("fail", ["refused-1"]),
+    enqueue("ok", ["flaky-1"], ["9"]),
+    enqueue("ok", ["limited-1"], ["10"]),
+    append("ok", ["event-1", "event-2"], ["1", "2"]),
+    append("fail", ["rolled-back-1"]),
+    append("ok", ["event-3"], ["4"]),
+    append("unknown", ["event-4", "event-5"]),
+    append("unknown", ["gone-1", "gone-2"]),
+  ].map((what, place) => line("producer-1", 1_000 + place, what));
+
+const worked = (): Entry[] => [
+  line("worker-1", 1_100, start(FIRST)),
+  line("worker-1", 1_112, end(FIRST, "committed")),
+  line("worker-1", 1_120, start(THIRD)),
+  line("worker-1", 1_132, end(THIRD, "committed")),
+  line("worker-1", 1_400, start(SECOND_LOST)),
+  line("worker-2", 6_000, start(SECOND)),
+  line("worker-2", 6_012, end(SECOND, "committed")),
+  line("worker-2", 7_990, start(FOURTH_TAKEN_BACK)),
+  line("worker-2", 9_100, end(FOURTH_TAKEN_BACK, "refused")),
+  line("worker-3", 9_500, start(FOURTH)),
+  line("worker-3", 9_512, end(FOURTH, "unknown")),
+];
+
+export function fault(
+  kind: string,
+  targets: readonly string[],
+  during: typeof DEATH_MS,
+  recoveredMs: number | null,
+): What {
+  const { from: fromMs, to: toMs, bound: boundMs } = during;
+  return { op: "fault", fault: { kind, targets, fromMs, toMs, recoveredMs, boundMs } };
+}
+
+const sample = (atMs: number, running: number): What => ({
+  op: "sample",
+  sample: { atMs, finished: 0, handled: 0, limited: running },
+});
+
+const watched = (): Entry[] => [
+  line("harness", 1_000, sample(1_000, 0)),
+  line("harness", 1_050, sample(1_050, 4)),
+  line("harness", 2_300, fault("kill", [DEAD_WORKER], DEATH_MS, 300)),
+  line("harness", 9_900, fault("crash-server", ["the server"], CRASH_MS, 900)),
+];
+
+const tick = (id: string): TaskFact => task(id, "", { queue: ticks.name });
+
+export function tell(): Story {
+  const first = order("3", "order-1", "a", FIRST);
+  const second = order("4", "order-2", "b", SECOND);
+  const third = order("5", "order-3", "a", THIRD);
+  const fourth = order("6", "order-4", "b", FOURTH);
+  const truth: Draft = {
+    atMs: 20_000,
+    tasks: [
+      task("1", "plain-1"),
+      task("2", "plain-2"),
+      first,
+      second,
+      third,
+      fourth,
+      task("7", "maybe-1"),
+      task("8", "maybe-2"),
+      task("9", "flaky-1", { queue: flaky.name, state: "dead", generation: 3 }),
+      task("10", "limited-1", { queue: limited.name }),
+      ...["11", "12", "13"].map(tick),
+    ],
+    effects: [
+      effect(first, 1_100, 1_110),
+      effect(third, 1_120, 1_130),
+      effect(second, 6_000, 6_010),
+      effect(fourth, 9_500, 9_510),
+    ],
+    events: [
+      { position: "1", name: "event-1" },
+      { position: "2", name: "event-2" },
+      { position: "4", name: "event-3" },
+      { position: "5", name: "event-4" },
+      { position: "6", name: "event-5" },
+    ],
+    handled: [
+      ...[1, 2, 4, 5, 6].map((position, place) => handled(place + 1, "whole", 0, position)),
+      ...[1, 4].map((position, place) => handled(place + 6, "split", 0, position)),
+      ...[2, 5].map((position, place) => handled(place + 8, "split", 1, position)),
+      handled(10, "split", 0, 6),
+    ],
+    terms: [
+      { seq: "9", term: "9", leader: "worker-a" },
+      { seq: "10", term: "10", leader: "worker-b" },
+      { seq: "12", term: "12", leader: null },
+    ],
+    firings: ["11", "12", "13"].map((id, place) => ({
+      schedule: "every-second",
+      tickMs: 1_000 * (place + 1),
+      task: id,
+    })),
+    losses: [
+      { task: "4", worker: DEAD_WORKER, atMs: 5_000 },
+      // A task blocked its process: no fault had hit it.
+      { task: "9", worker: "worker-b", atMs: 19_000 },
+    ],
+    // The last position was rolled back as well.
+    gaps: [{ from: "3", to: "7", missing: "2" }],
+    checkpoints: [
+      { consumer: "whole", partition: 0, position: "7" },
+      ...[0, 1, 2, 3].map((partition) => ({ consumer: "split", partition, position: "7" })),
+    ],
+  };
+  return { entries: [...produced(), ...worked(), ...watched()], truth };
+}
+
+/** Changes the one that matches. */
+export function alter<Fact>(
+  facts: Fact[],
+  isMeant: (fact: Fact) => boolean,
+  change: Partial<Fact>,
+): void {
+  const place = facts.findIndex(isMeant);
+  const fact = facts[place];
+  if (fact === undefined) throw new Error("the story has nothing of the kind");
+  facts[place] = { ...fact, ...change };
+}
+
+/** Leaves out the one that matches, and gives it back. */
+export function remove<Fact>(facts: Fact[], isMeant: (fact: Fact) => boolean): Fact {
+  const place = facts.findIndex(isMeant);
+  const [fact] = place < 0 ? [] : facts.splice(place, 1);
+  if (fact === undefined) throw new Error("the story has nothing of the kind");
+  return fact;
+}
+
+export const named =
+  (name: string) =>
+  (fact: { readonly name: string }): boolean =>
+    fact.name === name;
+
+export interface Judgement {
+  readonly rules: readonly RuleName[];
+  /** Of what is wrong, where there is any. */
+  readonly counts: Partial<Counts>;
+}
+
+/** Which rules a spoilt story breaks, and what it adds to the counts. */
+export function judge(spoil: (story: Story) => void): Judgement {
+  const story = tell();
+  spoil(story);
+  const { violations, counts } = check(story.entries, story.truth);
+  const { tasks: _, events: __, faults: ___, ...wrong } = counts;
+  return {
+    rules: [...new Set(violations.map(({ rule }) => rule))],
+    counts: Object.fromEntries(Object.entries(wrong).filter(([, count]) => count > 0)),
+  };
+}

@@ -1,0 +1,163 @@
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { Tidemill } from "../../src/index.ts";
+import type { Stage } from "../stage.ts";
+import { type Fault, RESTART_MS, RESUME_MS } from "./fault.ts";
+
+/** The database itself, its sessions, and who else uses it. */
+export const SERVER_FAULTS: readonly Fault[] = [
+  onBackends("terminate-backends", "TRUE", 4),
+  onBackends("terminate-leader", ofPurpose("leader")),
+  onBackends("terminate-listener", ofPurpose("listener")),
+  onBackends("terminate-in-commit", "query = 'COMMIT'", 2),
+  {
+    kind: "kill-backend",
+    boundMs: RESTART_MS,
+    async strike(stage) {
+      const victim = await connect(stage.server.url);
+      process.kill(await backendOf(victim), "SIGKILL"); // All others are told to go.
+      await untilItAnswers(stage);
+      return ["a backend"];
+    },
+  },
+  {
+    kind: "crash-server",
+    boundMs: RESTART_MS,
+    async strike(stage) {
+      await stage.server.crash();
+      await stage.server.start();
+      return ["the server"];
+    },
+  },
+  {
+    kind: "stop-server",
+    boundMs: RESTART_MS,
+    async strike(stage, random) {
+      await stage.server.stop();
+      await delay(1_000 + random.below(4_000));
+      await stage.server.start();
+      return ["the server"];
+    },
+  },
+  {
+    kind: "exhaust-connections",
+    boundMs: RESUME_MS,
+    async strike(stage) {
+      const held = await exhaust(stage.server.url);
+      await delay(2_000);
+      await Promise.all(held.map((client) => client.end().catch(() => {})));
+      return [`${held.length} connections`];
+    },
+  },
+  {
+    kind: "roll-back",
+    boundMs: RESUME_MS,
+    async strike(stage) {
+      const mill = await Tidemill.connect(stage.server.url);
+      await Promise.all(Array.from({ length: 8 }, () => rollBackAppends(stage, mill)));
+      await mill.close();
+      return ["200 transactions"];
+    },
+  },
+  {
+    kind: "long-writer",
+    boundMs: RESUME_MS,
+    async strike(stage) {
+      const elsewhere = new URL(stage.server.url);
+      elsewhere.pathname = "/template1";
+      const client = await connect(elsewhere.href);
+      await client.query("BEGIN");
+      await client.query("SELECT pg_current_xact_id()");
+      await delay(3_000);
+      await client.end();
+      return ["a transaction in another database"];
+    },
+  },
+];
+
+/** Ends sessions of ours that a condition picks, one at a time. */
+function onBackends(kind: string, which: string, times = 1): Fault {
+  const text = `
+    SELECT pg_terminate_backend(pid)
+      FROM (SELECT pid FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()
+               AND backend_type = 'client backend' AND ${which}
+             ORDER BY random() LIMIT 1) AS one`;
+  return {
+    kind,
+    boundMs: RESUME_MS,
+    async strike(stage) {
+      await stage.withClient(async (client) => {
+        for (let time = 0; time < times; time += 1) {
+          await client.query(text);
+          await delay(500);
+        }
+      });
+      return [which];
+    },
+  };
+}
+
+/** The system names its connections after what they are for. */
+function ofPurpose(purpose: string): string {
+  return `application_name LIKE '% ${purpose}'`;
+}
+
+async function connect(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  client.on("error", () => {}); // It may be ended on purpose.
+  await client.connect();
+  return client;
+}
+
+async function backendOf(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+  const [row] = rows;
+  if (row === undefined) throw new Error("no backend");
+  return row.pid;
+}
+
+async function untilItAnswers(stage: Stage): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  while (performance.now() < deadline) {
+    const asked = stage.withClient((client) => client.query("SELECT 1"));
+    const isUp = await asked.then(
+      () => true,
+      () => false,
+    );
+    if (isUp) return;
+    await delay(50);
+  }
+  throw new Error("the server does not answer");
+}
+
+/** Takes every connection that is left. */
+async function exhaust(url: string): Promise<pg.Client[]> {
+  const held: pg.Client[] = [];
+  for (;;) {
+    const client = await connect(url).catch(() => undefined);
+    if (client === undefined) return held;
+    held.push(client);
+  }
+}
+
+/** Nobody writes these names down: whatever of them is there at the end is not expected. */
+async function rollBackAppends(stage: Stage, mill: Tidemill): Promise<void> {
+  const stream = { type: "Chaos", id: "rolled back" };
+  const events = [{ type: "Happened", data: { name: "rolled back" } }];
+  await stage.withClient(async (client) => {
+    const pid = await backendOf(client);
+    for (let time = 0; time < 25; time += 1) {
+      await client.query("BEGIN");
+      await client.query("SAVEPOINT one");
+      await mill.append(stream, events, { tx: client });
+      if (time % 3 === 0) await client.query("ROLLBACK TO one");
+      if (time % 5 === 0) {
+        await client.query(`PREPARE TRANSACTION 'chaos-${pid}-${time}'`);
+        await client.query(`ROLLBACK PREPARED 'chaos-${pid}-${time}'`);
+      } else {
+        await client.query("ROLLBACK");
+      }
+    }
+  });
+}

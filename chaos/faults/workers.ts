@@ -1,0 +1,52 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { whyNoFakeClock } from "../processes.ts";
+import { WORKER } from "../scene.ts";
+import { type Fault, LEASE_MS, LOSS_MS, onWorker, RESUME_MS } from "./fault.ts";
+
+const HEARTBEAT_MS = WORKER.heartbeatTimeout ?? LEASE_MS;
+
+/** Processes die, stand still, come and go. */
+export const WORKER_FAULTS: readonly Fault[] = [
+  onWorker("kill", LOSS_MS, async (worker, stage) => {
+    worker.kill();
+    await worker.exited;
+    await stage.refill();
+  }),
+  onWorker("pause-past-lease", LOSS_MS, async (worker) => {
+    worker.pause();
+    await delay(LEASE_MS * 1.5);
+    worker.resume();
+  }),
+  onWorker("pause-below-lease", RESUME_MS, async (worker) => {
+    for (let time = 0; time < 2; time += 1) {
+      worker.pause();
+      await delay(Math.min(LEASE_MS, HEARTBEAT_MS) * 0.4);
+      worker.resume();
+      await delay(200);
+    }
+  }),
+  onWorker("deploy", RESUME_MS, async (worker, stage) => {
+    const code = await worker.stop();
+    if (code !== 0) throw new Error(`${worker.name} ended with ${code} instead of in peace`);
+    await stage.refill();
+  }),
+  {
+    kind: "scale",
+    boundMs: LOSS_MS,
+    async strike(stage) {
+      for (const count of [1, 8, 2]) await stage.scaleTo(count);
+      return ["1, 8, 2 workers"];
+    },
+  },
+  {
+    kind: "wrong-clock",
+    boundMs: RESUME_MS,
+    whyNot: whyNoFakeClock,
+    async strike(stage, random) {
+      const worker = await stage.startWorker({ clockSeconds: random.chance(0.5) ? 45 : -45 });
+      await delay(3_000);
+      await worker.stop();
+      return [worker.workerId ?? worker.name];
+    },
+  },
+];

@@ -1,0 +1,174 @@
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { type NewTask, type Queue, Tidemill } from "../src/index.ts";
+import { Random } from "../test/support/random.ts";
+import { HistoryWriter, type Phase } from "./history.ts";
+import type { ProcessSpec } from "./processes.ts";
+import { flaky, limited, orders, plain, type Work } from "./scene.ts";
+
+/** The load as a process of its own. */
+const { url, folder, name: proc, seed } = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
+using history = new HistoryWriter(folder, proc);
+const random = new Random(seed);
+const pool = new pg.Pool({
+  connectionString: url,
+  max: 6,
+  connectionTimeoutMillis: 2_000,
+  query_timeout: 4_000,
+});
+pool.on("error", () => {});
+pool.on("connect", (client) => client.on("error", () => {})); // The next query on it says why.
+const mill = await Tidemill.connect(url);
+const stopping = new AbortController();
+let count = 0;
+const nameOf = (what: string): string => {
+  count += 1;
+  return `${proc}:${what}:${count}`;
+};
+
+const PENDING_MAX = 5_000;
+const LOOK_MS = 250;
+let isTooMuch = false;
+/** Faults cost time: the load waits for the workers, so that the end of a run is near. */
+async function watchBacklog(): Promise<void> {
+  while (!stopping.signal.aborted) {
+    const count = "SELECT count(*)::int AS pending FROM tidemill.tasks";
+    const asked = await pool.query<{ pending: number }>(count).catch(() => undefined);
+    isTooMuch = (asked?.rows[0]?.pending ?? 0) > PENDING_MAX;
+    await delay(LOOK_MS);
+  }
+}
+
+/** Calls again and again, so often per second, until the process is told to stop. */
+async function every(perSecond: number, call: () => Promise<void>): Promise<void> {
+  const everyMs = 1_000 / perSecond;
+  let dueMs = performance.now();
+  while (!stopping.signal.aborted) {
+    dueMs = Math.max(dueMs + everyMs, performance.now() - 10 * everyMs);
+    await call();
+    const waitMs = dueMs - performance.now();
+    if (waitMs > 0) await delay(waitMs);
+  }
+}
+
+async function enqueue(queue: Queue<Work>, tasks: readonly NewTask<Work>[]): Promise<Phase> {
+  const names = tasks.map((task) => (task.payload as Work).name);
+  const keys = tasks.flatMap((task) => task.partitionKey ?? []);
+  const about = {
+    op: "enqueue",
+    queue: queue.name,
+    names,
+    ...(keys.length > 0 ? { keys } : {}),
+  } as const;
+  try {
+    const handles = await mill.enqueueMany(queue, tasks);
+    history.add({ ...about, phase: "ok", ids: handles.map((handle) => handle.id) });
+    return "ok";
+  } catch {
+    history.add({ ...about, phase: "unknown" });
+    return "unknown";
+  }
+}
+
+/** As long as the workers keep up. */
+const unlessTooMuch = (call: () => Promise<unknown>) => async (): Promise<void> => {
+  if (isTooMuch) await delay(LOOK_MS);
+  else await call();
+};
+
+const many = (what: string, size: number): NewTask<Work>[] =>
+  Array.from({ length: size }, () => ({ payload: { name: nameOf(what) } }));
+
+const KEYS = 100;
+let keyEpoch = 0;
+async function enqueueOrders(): Promise<void> {
+  const tasks = Array.from({ length: KEYS }, (_, key) => ({
+    payload: { name: nameOf("order") },
+    partitionKey: `${proc}:${keyEpoch}:${key}`,
+  }));
+  // An order whose fate is unknown may yet appear: its key is used no more.
+  if ((await enqueue(orders, tasks)) !== "ok") keyEpoch += 1;
+}
+
+const ACTS = ["throw", "throw", "throw", "throw", "throw", "hang", "hang", "hog", "exit"] as const;
+async function enqueueFlaky(): Promise<void> {
+  const act = random.chance(0.02) ? random.pick(ACTS) : undefined;
+  const payload = { name: nameOf("flaky"), ...(act === undefined ? {} : { act }) };
+  await enqueue(flaky, [{ payload, timeoutSeconds: 5 }]);
+}
+
+/** Asks again with the same key until it is told: there must be one task all the same. */
+async function enqueueOnce(): Promise<void> {
+  const name = nameOf("once");
+  while (!stopping.signal.aborted) {
+    try {
+      const handle = await mill.enqueue(plain, { name }, { idempotencyKey: name });
+      history.add({
+        op: "enqueue",
+        queue: plain.name,
+        names: [name],
+        phase: "ok",
+        ids: [handle.id],
+      });
+      return;
+    } catch {
+      await delay(100);
+    }
+  }
+  history.add({ op: "enqueue", queue: plain.name, names: [name], phase: "unknown" });
+}
+
+const STREAMS = 50;
+/** A transaction of its own: some take their time, some roll back. */
+async function append(): Promise<void> {
+  const names = Array.from({ length: random.below(4) + 1 }, () => nameOf("event"));
+  const isWanted = !random.chance(0.1);
+  const client = await pool.connect().catch(() => undefined);
+  if (client === undefined) {
+    history.add({ op: "append", phase: "fail", names });
+    return;
+  }
+  let isSent = false;
+  try {
+    await client.query("BEGIN");
+    const stream = { type: "Chaos", id: `${proc}:${random.below(STREAMS)}` };
+    const events = names.map((name) => ({ type: "Happened", data: { name } }));
+    const { positions } = await mill.append(stream, events, { tx: client });
+    if (random.chance(0.02)) await delay(random.below(300));
+    isSent = isWanted;
+    await client.query(isWanted ? "COMMIT" : "ROLLBACK");
+    client.release();
+    const phase = isWanted ? "ok" : "fail";
+    history.add({
+      op: "append",
+      phase,
+      names,
+      ...(isWanted ? { positions: positions.map(String) } : {}),
+    });
+  } catch {
+    client.release(true);
+    history.add({ op: "append", phase: isSent ? "unknown" : "fail", names });
+  }
+}
+
+process.once("SIGTERM", () => stopping.abort());
+process.send?.({ worker: null });
+await Promise.all([
+  watchBacklog(),
+  every(
+    10,
+    unlessTooMuch(() => enqueue(plain, many("plain", 150))),
+  ),
+  every(4, unlessTooMuch(enqueueOrders)),
+  every(
+    5,
+    unlessTooMuch(() => enqueue(limited, many("limited", 20))),
+  ),
+  every(10, unlessTooMuch(enqueueFlaky)),
+  every(10, unlessTooMuch(enqueueOnce)),
+  every(60, append),
+  every(60, append),
+]);
+await pool.end();
+await mill.close();
+process.disconnect?.();

@@ -1,0 +1,114 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+
+/** Towards the server, towards the client, or both ways. */
+export type Direction = "up" | "down" | "both";
+
+interface Line {
+  readonly client: Socket;
+  readonly server: Socket;
+}
+
+/**
+ * Stands between one process and the database. Whatever it swallows is gone: a connection that
+ * missed a byte is of no use any more, and is reset when the proxy is mended.
+ */
+export class Proxy implements AsyncDisposable {
+  readonly #listener: Server;
+  readonly #target: URL;
+  readonly #lines = new Set<Line>();
+  /** Lines that have missed something. */
+  readonly #torn = new Set<Line>();
+  #swallowed: Direction | undefined;
+  #delayMs = 0;
+  #isRefusing = false;
+
+  private constructor(target: string) {
+    this.#target = new URL(target);
+    this.#listener = createServer({ noDelay: true }, (client) => this.#accept(client));
+  }
+
+  static async open(target: string): Promise<Proxy> {
+    const proxy = new Proxy(target);
+    proxy.#listener.listen(0, "127.0.0.1");
+    await once(proxy.#listener, "listening");
+    return proxy;
+  }
+
+  /** The target's address by way of here. */
+  get url(): string {
+    const url = new URL(this.#target);
+    url.hostname = "127.0.0.1";
+    url.port = String((this.#listener.address() as AddressInfo).port);
+    return url.href;
+  }
+
+  /** Ends all connections with a reset; new ones are made as before. */
+  reset(): void {
+    for (const line of this.#lines) this.#close(line);
+  }
+
+  /** Ends all connections and refuses new ones. */
+  cut(): void {
+    this.#isRefusing = true;
+    this.reset();
+  }
+
+  /** Keeps all connections open and loses what is sent over them, as a half-open one does. */
+  swallow(direction: Direction): void {
+    this.#swallowed = direction;
+  }
+
+  /** Everything arrives, so much later. */
+  delay(ms: number): void {
+    this.#delayMs = ms;
+  }
+
+  /** Back to normal. */
+  mend(): void {
+    this.#isRefusing = false;
+    this.#swallowed = undefined;
+    this.#delayMs = 0;
+    for (const line of this.#torn) this.#close(line);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.cut();
+    this.#listener.close();
+    await once(this.#listener, "close");
+  }
+
+  #accept(client: Socket): void {
+    if (this.#isRefusing) {
+      client.resetAndDestroy();
+      return;
+    }
+    const { hostname, port } = this.#target;
+    const server = connect({ host: hostname, port: Number(port), noDelay: true });
+    const line = { client, server };
+    this.#lines.add(line);
+    this.#carry(line, client, server, "up");
+    this.#carry(line, server, client, "down");
+  }
+
+  #carry(line: Line, from: Socket, to: Socket, direction: Direction): void {
+    from.on("data", (data) => {
+      if (this.#swallowed === direction || this.#swallowed === "both") {
+        this.#torn.add(line);
+        return;
+      }
+      if (this.#delayMs === 0) to.write(data);
+      else setTimeout(() => to.write(data), this.#delayMs); // Equal delays keep the order.
+    });
+    from.on("error", () => {});
+    from.on("close", () => this.#close(line));
+  }
+
+  #close(line: Line): void {
+    this.#lines.delete(line);
+    this.#torn.delete(line);
+    for (const socket of [line.client, line.server]) {
+      if (!socket.destroyed) socket.resetAndDestroy();
+    }
+  }
+}

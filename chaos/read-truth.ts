@@ -1,0 +1,89 @@
+import type pg from "pg";
+import { PARTITION_NAME } from "./scene.ts";
+import type {
+  CheckpointFact,
+  EffectFact,
+  EventFact,
+  FiringFact,
+  GapFact,
+  HandledFact,
+  LossFact,
+  TaskFact,
+  TermFact,
+  Truth,
+} from "./truth.ts";
+
+const ms = (column: string): string => `(extract(epoch FROM ${column}) * 1000)::float8`;
+
+const task = (from: string, state: string, finished: string, lease: string): string => `
+  SELECT id::text, COALESCE(payload::json ->> 'name', '') AS name, queue, partition_key AS key,
+         ${state} AS state, lease_generation AS generation, claim_id AS "claimId",
+         ${finished} AS "finishedAtMs", ${lease} AS "leaseUntilMs"
+    FROM tidemill.${from}`;
+
+const NULL_MS = "NULL::float8";
+const TASKS = [
+  task("tasks", "state", NULL_MS, ms("lease_until")),
+  task("task_history", "state", ms("finished_at"), NULL_MS),
+  task("dead_letters", "'dead'", ms("dead_at"), NULL_MS),
+].join(" UNION ALL ");
+
+const EFFECTS = `
+  SELECT task_id::text AS task, name, key, generation, claim_id AS "claimId",
+         ${ms("started_at")} AS "startedAtMs", ${ms("at")} AS "atMs"
+    FROM chaos.effects AS effect ORDER BY effect.seq`;
+
+const EVENTS = `
+  SELECT global_position::text AS position, convert_from(payload, 'UTF8')::json ->> 'name' AS name
+    FROM tidemill.events AS event ORDER BY event.global_position`;
+
+const HANDLED = `
+  SELECT seq::text, consumer, partition, position::text, xid::text
+    FROM chaos.handled AS one ORDER BY one.seq`;
+
+const TERMS = `
+  SELECT seq::text, term::text, leader FROM chaos.terms AS one ORDER BY one.seq`;
+
+const FIRINGS = `
+  SELECT schedule, ${ms("tick")} AS "tickMs", task_id::text AS task FROM chaos.firings`;
+
+const LOSSES = `
+  SELECT task_id::text AS task, worker_id AS worker, ${ms("at")} AS "atMs"
+    FROM tidemill.task_failures WHERE outcome = 'lost'`;
+
+const GAPS = `
+  SELECT skip.gap_position::text AS "from", skip.skip_to_position::text AS "to",
+         evidence.missing::text AS missing
+    FROM tidemill.consumer_gap_skips AS skip
+    JOIN tidemill.gap_evidence AS evidence ON evidence.skip_id = skip.id`;
+
+const CHECKPOINTS = `
+  SELECT consumer_name AS name, last_position::text AS position
+    FROM tidemill.consumer_checkpoints`;
+
+const NOW = `SELECT ${ms("clock_timestamp()")} AS "atMs"`;
+
+/** Reads everything that the checker judges by. Nothing may run any more. */
+export async function readTruth(client: pg.Client): Promise<Truth> {
+  const read = async <T extends object>(text: string): Promise<T[]> =>
+    (await client.query<T>(text)).rows;
+  const checkpoints = await read<{ name: string; position: string }>(CHECKPOINTS);
+  const [now] = await read<{ atMs: number }>(NOW);
+  return {
+    atMs: now?.atMs ?? Number.NaN,
+    tasks: await read<TaskFact>(TASKS),
+    effects: await read<EffectFact>(EFFECTS),
+    events: await read<EventFact>(EVENTS),
+    handled: await read<HandledFact>(HANDLED),
+    terms: await read<TermFact>(TERMS),
+    firings: await read<FiringFact>(FIRINGS),
+    losses: await read<LossFact>(LOSSES),
+    gaps: await read<GapFact>(GAPS),
+    checkpoints: checkpoints.map(toCheckpoint),
+  };
+}
+
+function toCheckpoint({ name, position }: { name: string; position: string }): CheckpointFact {
+  const [, consumer = name, partition = "0"] = PARTITION_NAME.exec(name) ?? [];
+  return { consumer, partition: Number(partition), position };
+}

@@ -1,0 +1,124 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Tidemill } from "../src/index.ts";
+import { Random } from "../test/support/random.ts";
+import type { Fault } from "./faults/fault.ts";
+import { type FaultRecord, HistoryWriter } from "./history.ts";
+import { readTruth } from "./read-truth.ts";
+import { SCHEDULE } from "./scene.ts";
+import { Stage } from "./stage.ts";
+import type { Truth } from "./truth.ts";
+import { Watcher } from "./watcher.ts";
+
+export interface RunOptions {
+  readonly seconds: number;
+  readonly seed: number;
+  readonly faults: readonly Fault[];
+  /** Where the histories go. */
+  readonly folder: string;
+  /** Told what happens. */
+  readonly say: (line: string) => void;
+}
+
+const WORKERS = 4;
+/** Who ends nothing for so long will not do so later. */
+const STUCK_MS = 30_000;
+const PROGRESS_MS_MAX = 30_000;
+/** Between two faults, so that there is something to break. */
+const CALM_MS = 500;
+
+/** Runs the load, breaks things one after another, waits for quiet and reads what is left. */
+export async function run(options: RunOptions): Promise<Truth> {
+  const { seconds, seed, folder, say } = options;
+  await using stage = await Stage.open(folder, seed);
+  using history = new HistoryWriter(folder, "harness");
+  await using watcher = new Watcher(stage.server.url, history);
+  await stage.scaleTo(WORKERS);
+  await stage.startProducer();
+  await watcher.untilProgress(PROGRESS_MS_MAX);
+  const endsAtMs = performance.now() + seconds * 1_000;
+  const random = new Random(seed);
+  for (const fault of inTurn(options.faults, random)) {
+    if (performance.now() >= endsAtMs) break;
+    await delay(CALM_MS);
+    const record = await strike(fault, stage, watcher, random);
+    history.add({ op: "fault", fault: record });
+    const recovered =
+      record.recoveredMs === null ? "never" : `${Math.round(record.recoveredMs)} ms`;
+    say(`${fault.kind}: work went on after ${recovered}`);
+    await stage.scaleTo(WORKERS);
+  }
+  say("the load ends");
+  await Promise.all(stage.producers.map((producer) => producer.stop()));
+  const mill = await Tidemill.connect(stage.server.url);
+  await mill.schedules.pause(SCHEDULE);
+  await mill.close();
+  await untilQuiet(stage, say);
+  await stage.scaleTo(0);
+  return await stage.withClient(readTruth);
+}
+
+/** Each kind comes once before any comes again, in an order of the seed's. */
+function* inTurn(faults: readonly Fault[], random: Random): Generator<Fault> {
+  for (;;) {
+    const left = [...faults];
+    while (left.length > 0) {
+      const [next] = left.splice(random.below(left.length), 1);
+      if (next !== undefined) yield next;
+    }
+    if (faults.length === 0) return;
+  }
+}
+
+async function strike(
+  fault: Fault,
+  stage: Stage,
+  watcher: Watcher,
+  random: Random,
+): Promise<FaultRecord> {
+  const fromMs = Date.now();
+  const targets = await fault.strike(stage, random);
+  const toMs = Date.now();
+  const recoveredMs = await watcher.untilProgress(PROGRESS_MS_MAX);
+  return {
+    kind: fault.kind,
+    targets,
+    fromMs,
+    toMs,
+    recoveredMs: Number.isFinite(recoveredMs) ? recoveredMs : null,
+    boundMs: fault.boundMs,
+  };
+}
+
+const LEFT = `
+  SELECT (SELECT count(*)::int FROM tidemill.tasks) AS tasks,
+         (SELECT count(*)::int FROM tidemill.consumer_checkpoints
+           WHERE last_position < (SELECT COALESCE(max(global_position), 0)
+                                    FROM tidemill.events)) AS behind,
+         (SELECT sum(last_position)::text FROM tidemill.consumer_checkpoints) AS handled`;
+
+/** Who should do what is left. */
+const WHO = `
+  SELECT checkpoint.consumer_name, checkpoint.last_position, assignment.worker_id, state.state,
+         state.reason, state.error
+    FROM tidemill.consumer_checkpoints AS checkpoint
+    LEFT JOIN tidemill.consumer_assignments AS assignment USING (consumer_name)
+    LEFT JOIN tidemill.consumer_states AS state USING (consumer_name)`;
+
+/** Until nothing is left to do. What is left when nothing ends any more is stuck. */
+async function untilQuiet(stage: Stage, say: (line: string) => void): Promise<void> {
+  await stage.withClient(async (client) => {
+    let before = "";
+    let movedAtMs = performance.now();
+    while (performance.now() - movedAtMs < STUCK_MS) {
+      const { rows } = await client.query<{ tasks: number; behind: number; handled: string }>(LEFT);
+      const [left] = rows;
+      if (left?.tasks === 0 && left.behind === 0) return;
+      const now = JSON.stringify(left);
+      if (now !== before) movedAtMs = performance.now();
+      before = now;
+      await delay(200);
+    }
+    say(`not quiet: ${before}`);
+    say(JSON.stringify((await client.query(WHO)).rows));
+  });
+}

@@ -1,0 +1,130 @@
+import type pg from "pg";
+import { concerns, partitionsOf } from "../src/consumers/consumer.ts";
+import {
+  type Consumer,
+  consumer,
+  type PersistedEvent,
+  queue,
+  type WorkerOptions,
+} from "../src/index.ts";
+
+/*
+ * What the load is made of, for the processes that run it and for those that check it. Whatever a
+ * handler or a consumer does is written in the transaction that counts, without a unique key, so
+ * that what happens twice shows as two rows.
+ */
+
+export interface Work {
+  /** Nobody else carries it. */
+  readonly name: string;
+  readonly act?: "throw" | "exit" | "hang" | "hog";
+}
+
+const BACKOFF = { kind: "fixed", baseSeconds: 0.2 } as const;
+
+/** Most of the volume: nothing but the system itself. */
+export const plain = queue<Work>("plain", { backoff: BACKOFF });
+/** One after another of a key, completed in the transaction of their effect. */
+export const orders = queue<Work>("orders", { backoff: BACKOFF, maxAttempts: 1_000 });
+export const LIMIT = 4;
+/** Never more than so many at once, wherever. */
+export const limited = queue<Work>("limited", {
+  backoff: BACKOFF,
+  limits: { concurrency: LIMIT },
+});
+/** Fails now and then, and some of it always. */
+export const flaky = queue<Work>("flaky", { backoff: BACKOFF, maxAttempts: 3 });
+/** What schedules enqueue. */
+export const ticks = queue<null>("ticks", { backoff: BACKOFF });
+
+export const SCHEDULE = "every-second";
+
+const HANDLE = `INSERT INTO chaos.handled (consumer, partition, position)
+                VALUES ($1, $2, $3)`;
+
+/** Which of its partitions handles the event. */
+const partitionOf = (of: Consumer, event: PersistedEvent): number =>
+  partitionsOf(of).findIndex((partition) => concerns(partition, event));
+
+function recorder(name: string, partitions: number): Consumer {
+  const made: Consumer = consumer(name, {
+    partitions,
+    handle: async (event, { tx }) => {
+      await tx.query(HANDLE, [name, partitionOf(made, event), String(event.position)]);
+    },
+  });
+  return made;
+}
+
+export const CONSUMERS: readonly Consumer[] = [recorder("whole", 1), recorder("split", 4)];
+/** As the system names partitions. */
+export const PARTITION_NAME = /^(.*)\/(\d+)$/;
+
+export const LEASE_SECONDS = 3;
+/** Everything happens within seconds, and a busy machine is no death. */
+export const WORKER: WorkerOptions = {
+  heartbeatInterval: 300,
+  heartbeatTimeout: 2_000,
+  rebalanceInterval: 300,
+  dispatcherStrategy: "notify",
+  leaseSeconds: LEASE_SECONDS,
+  drainTimeout: 2_000,
+  concurrency: 20,
+};
+
+/** A session means nothing behind a pooler that lends connections for one transaction each. */
+export const BEHIND_POOLER = {
+  leaderStrategy: "lease",
+  dispatcherStrategy: "poll",
+} as const satisfies WorkerOptions;
+
+// Triggers tell what nobody else keeps: every change of the leader's term, and every firing of a
+// schedule, of which the system itself keeps the latest only.
+const TABLES = `
+  CREATE SCHEMA chaos;
+  CREATE TABLE chaos.effects (
+    seq        BIGINT GENERATED ALWAYS AS IDENTITY,
+    task_id    BIGINT NOT NULL,
+    name       TEXT NOT NULL,
+    key        TEXT,
+    generation INT NOT NULL,
+    claim_id   UUID NOT NULL,
+    started_at TIMESTAMPTZ NOT NULL,
+    at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE TABLE chaos.handled (
+    seq       BIGINT GENERATED ALWAYS AS IDENTITY,
+    consumer  TEXT NOT NULL,
+    partition INT NOT NULL,
+    position  BIGINT NOT NULL,
+    xid       XID8 NOT NULL DEFAULT pg_current_xact_id()
+  );
+  CREATE TABLE chaos.terms (
+    seq    BIGINT GENERATED ALWAYS AS IDENTITY,
+    term   BIGINT NOT NULL,
+    leader UUID
+  );
+  CREATE TABLE chaos.firings (
+    schedule TEXT NOT NULL,
+    tick     TIMESTAMPTZ NOT NULL,
+    task_id  BIGINT NOT NULL
+  );
+  CREATE FUNCTION chaos.record_term() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO chaos.terms (term, leader) VALUES (NEW.term, NEW.leader_id);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER record_term AFTER UPDATE ON tidemill.leader_term
+    FOR EACH ROW WHEN (OLD.term <> NEW.term) EXECUTE FUNCTION chaos.record_term();
+  CREATE FUNCTION chaos.record_firing() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO chaos.firings VALUES (NEW.name, NEW.tick, NEW.task_id);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER record_firing AFTER INSERT ON tidemill.schedule_firings
+    FOR EACH ROW WHEN (NEW.kind = 'tick') EXECUTE FUNCTION chaos.record_firing();`;
+
+/** After the migrations of the system itself. */
+export async function createTables(client: pg.ClientBase): Promise<void> {
+  await client.query(TABLES);
+}

@@ -1,0 +1,124 @@
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import { Tidemill } from "../src/index.ts";
+import { type OwnServer, ownServer } from "../test/support/own-server.ts";
+import { ChaosProcess, type ProcessOptions } from "./processes.ts";
+import { createTables, SCHEDULE, ticks } from "./scene.ts";
+
+const MAX_CONNECTIONS = 120;
+const RESTART_MS = 200;
+
+export type StartOptions = Partial<Pick<ProcessOptions, "url" | "isPooled" | "clockSeconds">>;
+
+/** The server and the processes of one run, and what may be done to them. */
+export class Stage implements AsyncDisposable {
+  readonly server: OwnServer;
+  readonly folder: string;
+  readonly #seed: number;
+  #processes: ChaosProcess[] = [];
+  readonly #starting = new Set<Promise<ChaosProcess>>();
+  #started = 0;
+  #wanted = 0;
+  #isClosing = false;
+
+  private constructor(server: OwnServer, folder: string, seed: number) {
+    this.server = server;
+    this.folder = folder;
+    this.#seed = seed;
+  }
+
+  static async open(folder: string, seed: number): Promise<Stage> {
+    const server = await ownServer({
+      max_connections: String(MAX_CONNECTIONS),
+      max_prepared_transactions: "10",
+      shared_buffers: "256MB",
+    });
+    const stage = new Stage(server, folder, seed);
+    await Tidemill.migrate(server.url);
+    await stage.withClient(createTables);
+    const mill = await Tidemill.connect(server.url);
+    await mill.schedules.put(SCHEDULE, { cron: "* * * * * *", queue: ticks, catchUp: "all" });
+    await mill.close();
+    return stage;
+  }
+
+  /** Workers that are neither killed nor paused. */
+  get workers(): ChaosProcess[] {
+    return this.#processes.filter(
+      ({ workerId, isGone, isPaused }) => workerId !== null && !isGone && !isPaused,
+    );
+  }
+
+  get producers(): ChaosProcess[] {
+    return this.#processes.filter(({ workerId, isGone }) => workerId === null && !isGone);
+  }
+
+  async startWorker(more: StartOptions = {}): Promise<ChaosProcess> {
+    const worker = await this.#start("worker", "chaos/worker-program.ts", more);
+    void worker.exited.then(() => this.#replace());
+    return worker;
+  }
+
+  /** As whoever runs processes does: one that ended by itself is started again. */
+  async #replace(): Promise<void> {
+    if (this.#isClosing || this.workers.length >= this.#wanted) return;
+    await delay(RESTART_MS);
+    if (this.#isClosing || this.workers.length >= this.#wanted) return;
+    await this.startWorker().catch(() => this.#replace());
+  }
+
+  async startProducer(): Promise<ChaosProcess> {
+    return await this.#start("producer", "chaos/producer-program.ts");
+  }
+
+  async #start(what: string, source: string, more: StartOptions = {}): Promise<ChaosProcess> {
+    this.#started += 1;
+    const starting = ChaosProcess.start(source, {
+      url: this.server.url,
+      folder: this.folder,
+      name: `${what}-${this.#started}`,
+      seed: this.#seed + this.#started,
+      isPooled: false,
+      ...more,
+    });
+    this.#starting.add(starting);
+    const started = await starting.finally(() => this.#starting.delete(starting));
+    this.#processes.push(started);
+    return started;
+  }
+
+  /** Starts or stops workers until there are so many. */
+  async scaleTo(count: number): Promise<void> {
+    this.#wanted = count;
+    const spare = this.workers.slice(count);
+    await Promise.all(spare.map((worker) => worker.stop()));
+    while (this.workers.length < count) {
+      await this.startWorker().catch(() => delay(RESTART_MS)); // What is broken may hit it too.
+    }
+  }
+
+  /** As many workers as there should be. */
+  async refill(): Promise<void> {
+    await this.scaleTo(this.#wanted);
+  }
+
+  /** Past all proxies. */
+  async withClient<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
+    const client = new pg.Client({ connectionString: this.server.url });
+    client.on("error", () => {}); // The next query on it fails and says why.
+    await client.connect();
+    try {
+      return await work(client);
+    } finally {
+      await client.end().catch(() => {});
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosing = true;
+    await Promise.allSettled(this.#starting);
+    await Promise.all(this.#processes.map((one) => one[Symbol.asyncDispose]()));
+    this.#processes = [];
+    await this.server.remove();
+  }
+}

@@ -1,0 +1,70 @@
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
+import type { HistoryWriter, Sample } from "./history.ts";
+
+const EVERY_MS = 50;
+const LOOK = `
+  SELECT COALESCE(pg_sequence_last_value('chaos.effects_seq_seq'), 0)::int AS finished,
+         COALESCE(pg_sequence_last_value('chaos.handled_seq_seq'), 0)::int AS handled,
+         (SELECT count(*)::int FROM tidemill.tasks
+           WHERE queue = 'limited' AND state = 'running') AS limited`;
+
+/** Looks at the database all the time, past all proxies, and writes down what it saw. */
+export class Watcher implements AsyncDisposable {
+  readonly #url: string;
+  readonly #history: HistoryWriter;
+  readonly #over = new AbortController();
+  readonly #watching: Promise<void>;
+  #latest: Sample | undefined;
+
+  constructor(url: string, history: HistoryWriter) {
+    this.#url = url;
+    this.#history = history;
+    this.#watching = this.#watch();
+  }
+
+  get latest(): Sample | undefined {
+    return this.#latest;
+  }
+
+  /** Milliseconds until tasks ended and events were handled that had not before. */
+  async untilProgress(timeoutMs: number): Promise<number> {
+    const beganMs = performance.now();
+    const before = this.#latest;
+    while (performance.now() - beganMs < timeoutMs) {
+      const now = this.#latest;
+      const isTasks = (now?.finished ?? 0) > (before?.finished ?? 0);
+      const isEvents = (now?.handled ?? 0) > (before?.handled ?? 0);
+      if (isTasks && isEvents) return performance.now() - beganMs;
+      await delay(5);
+    }
+    return Infinity;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#over.abort();
+    await this.#watching;
+  }
+
+  async #watch(): Promise<void> {
+    while (!this.#over.signal.aborted) {
+      const client = new pg.Client({ connectionString: this.#url });
+      client.on("error", () => {});
+      try {
+        await client.connect();
+        while (!this.#over.signal.aborted) {
+          const { rows } = await client.query<Omit<Sample, "atMs">>(LOOK);
+          const [row] = rows;
+          if (row === undefined) continue;
+          this.#latest = { atMs: Date.now(), ...row };
+          this.#history.add({ op: "sample", sample: this.#latest });
+          await delay(EVERY_MS);
+        }
+      } catch {
+        await delay(EVERY_MS); // The server is down: that is what this is for.
+      } finally {
+        await client.end().catch(() => {});
+      }
+    }
+  }
+}
