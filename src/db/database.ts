@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import pg from "pg";
+import { systemClock } from "../base/clock.ts";
 import { ConfigError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Names } from "./names.ts";
@@ -40,6 +41,20 @@ export interface ConnectionOptions {
 /** A row as PostgreSQL sent it. */
 export type TextRow = readonly (string | null)[];
 
+/** How long a goodbye may take: a server that cannot be reached never says it back. */
+const GOODBYE_MS = 1_000;
+
+const streamOf = (client: pg.Client | pg.PoolClient): Duplex => {
+  const { stream } = Reflect.get(client, "connection") as { stream: Duplex };
+  return stream;
+};
+
+async function sayGoodbye(client: pg.Client): Promise<void> {
+  const cancel = systemClock.after(GOODBYE_MS, () => streamOf(client).destroy());
+  await client.end().catch(() => {});
+  cancel();
+}
+
 const identity = (text: string): string => text;
 const AS_TEXT = { getTypeParser: () => identity };
 
@@ -47,7 +62,6 @@ const AS_TEXT = { getTypeParser: () => identity };
 export class Connection implements Queryable {
   readonly client: pg.Client | pg.PoolClient;
   readonly #database: Database;
-  #isDestroyed = false;
 
   constructor(client: pg.Client | pg.PoolClient, database: Database) {
     this.client = client;
@@ -74,19 +88,19 @@ export class Connection implements Queryable {
     }
   }
 
+  /** Whether it was cut, by us or by the driver when no answer came in time. */
   get isDestroyed(): boolean {
-    return this.#isDestroyed;
+    return streamOf(this.client).destroyed;
   }
 
   /** Cuts the connection now, whatever is on the wire: the server rolls back what was open. */
   destroy(): void {
-    this.#isDestroyed = true;
-    const { stream } = Reflect.get(this.client, "connection") as { stream: Duplex };
-    stream.destroy();
+    streamOf(this.client).destroy();
   }
 
+  /** Waits for what is on the wire, but not for long. */
   async close(): Promise<void> {
-    if (this.client instanceof pg.Client) await this.client.end().catch(() => {});
+    if (this.client instanceof pg.Client) await sayGoodbye(this.client);
   }
 }
 
@@ -127,7 +141,8 @@ export class Database implements Queryable {
 
   /**
    * Runs `work` with a pooled connection. Any error destroys it: a client that timed out or broke
-   * may still have a statement on the wire, and the next user would receive its answer.
+   * may still have a statement on the wire, and the next user would receive its answer. So does a
+   * cut that `work` keeps to itself.
    */
   async withConnection<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     let client: pg.PoolClient;
@@ -189,7 +204,7 @@ export class Database implements Queryable {
     try {
       await client.connect();
     } catch (error) {
-      await client.end().catch(() => {});
+      await sayGoodbye(client);
       throw mapConnectError(error, url);
     }
     return new Connection(client, this);
