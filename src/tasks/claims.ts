@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { TimeoutError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { uuidv4 } from "../base/uuid.ts";
 import { Claim, ClaimedTask, type TaskSources } from "./claimed-task.ts";
@@ -42,16 +43,19 @@ export class Claims {
     const claim = new Claim(uuidv4());
     const cuts = this.#executor.keys.recordCuts();
     const claimedAtMs = clock.now();
+    const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
     let claimed: ClaimedRows;
     try {
       claimed = await claiming(claim.id);
+      if (clock.now() >= trustedUntilMs) {
+        throw new TimeoutError("the answer to a claim came when its leases were about to end");
+      }
     } catch (error) {
       this.#doubtful.push(claim.id); // It may have been committed all the same.
       throw error;
     } finally {
       this.#executor.keys.stopRecording(cuts);
     }
-    const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
     const facts = { claimedAtMs, trustedUntilMs, isHeldHead };
     const byLane = new Map<number, number>();
     const tasks: ClaimedTask[] = [];

@@ -58,10 +58,7 @@ export class Renewer implements Service {
       return exponentialMs(failures, 50, this.#turnMs());
     };
     // Trust ends by the clock, also while a renewal waits for an answer that does not come.
-    const watch = (): Promise<TurnResult> => {
-      this.#loseUntrusted();
-      return Promise.resolve({ restMs: this.#turnMs() });
-    };
+    const watch = (): Promise<TurnResult> => Promise.resolve({ restMs: this.#loseUntrusted() });
     await Promise.all([
       runLoop(() => this.#turn(), { clock, bell: this.#bell, onFailure }, signal),
       runLoop(watch, { clock, bell: new Bell(), onFailure }, signal),
@@ -139,12 +136,19 @@ export class Renewer implements Service {
     }
   }
 
-  #loseUntrusted(): void {
+  /**
+   * How long until the next one may be lost. Not a turn later: the trust of a short lease ends less
+   * than a turn before the lease does.
+   */
+  #loseUntrusted(): number {
     const now = this.#options.clock.now();
+    let nextMs = this.#turnMs();
     for (const task of this.#executor.held) {
-      if (task.trustedUntilMs <= now && !task.isCompletedByHandler) {
-        this.#executor.lose(task, new LeaseLostError(task.token));
-      }
+      if (task.isCompletedByHandler) continue;
+      const leftMs = task.trustedUntilMs - now;
+      if (leftMs <= 0) this.#executor.lose(task, new LeaseLostError(task.token));
+      else nextMs = Math.min(nextMs, leftMs);
     }
+    return nextMs;
   }
 }

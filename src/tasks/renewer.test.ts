@@ -1,0 +1,52 @@
+import { expect, it } from "vitest";
+import { ManualClock, settle } from "../../test/support/manual-clock.ts";
+import { silentLogger } from "../base/log.ts";
+import type { Database } from "../db/database.ts";
+import { Claim, ClaimedTask } from "./claimed-task.ts";
+import type { Executor } from "./executor.ts";
+import { TaskMetrics } from "./metrics.ts";
+import { queue } from "./queue.ts";
+import { Renewer } from "./renewer.ts";
+import { FIELD } from "./sql/claim.ts";
+
+const handler = queue("orders").handle(() => undefined);
+const LEASE_MS = 2_000;
+
+function claimedAt(claimedAtMs: number): ClaimedTask {
+  const row = [1, 1, "", 1, "", 5, 0, "1"].join(FIELD);
+  const lane = { queue: "orders", tenant: "default", priority: 5 };
+  const sources = { laneOf: () => lane, handlerOf: () => handler };
+  const trustedUntilMs = claimedAtMs + LEASE_MS * 0.9;
+  return new ClaimedTask(row, sources, new Claim("claim"), {
+    claimedAtMs,
+    trustedUntilMs,
+    isHeldHead: false,
+  });
+}
+
+it("gives a task up a tenth before its lease ends, when no renewal is answered", async () => {
+  const clock = new ManualClock();
+  const held = new Set([claimedAt(1), claimedAt(50), claimedAt(199)]);
+  const lostAtMs: number[] = [];
+  const executor: Pick<Executor, "held" | "lose"> = {
+    held,
+    lose: (task) => {
+      held.delete(task);
+      lostAtMs.push(clock.now());
+    },
+  };
+  const silent: Pick<Database, "connect"> = { connect: () => new Promise(() => {}) };
+  const renewer = new Renewer(silent as Database, executor as Executor, {
+    leaseSeconds: LEASE_MS / 1000,
+    isPooled: true,
+    clock,
+    logger: silentLogger,
+    metrics: new TaskMetrics(),
+  });
+  void renewer.run(new AbortController().signal);
+  while (clock.now() < LEASE_MS) {
+    await settle();
+    clock.advance(clock.nextMs ?? LEASE_MS);
+  }
+  expect(lostAtMs).toEqual([1_801, 1_850, 1_999]);
+});
