@@ -101,10 +101,10 @@ export class ClaimedTask implements Task {
   get result(): string {
     return this.settlement?.kind === "complete" ? this.settlement.result : "";
   }
-  /** Tells keys of different tenants apart. Undefined for an unkeyed task. */
+  /** Tells keys of different key spaces and tenants apart. Undefined for an unkeyed task. */
   get key(): string | undefined {
-    const { partitionKey } = this;
-    return partitionKey === undefined ? undefined : keyId(this.tenant, partitionKey);
+    const { lane, tenant, partitionKey } = this;
+    return partitionKey === undefined ? undefined : keyId(lane, tenant, partitionKey);
   }
   get kind(): string | undefined {
     return this.#row.rare?.kind;

@@ -164,7 +164,7 @@ export class KeyClaimer {
   }
 
   #fullKeys(): string[] {
-    return this.#executor.keys.fullKeys(PER_KEY_MAX);
+    return this.#executor.keys.fullKeys(this.#space.id, PER_KEY_MAX);
   }
 
   /** Claimed from no more, until it is shown again that nothing in it is held by others. */
@@ -272,7 +272,7 @@ export class KeyClaimer {
     const isFree = keyConcurrency === 1 && this.#rates === undefined && !isShared;
     if (isFree && limited.length === 0) return undefined;
     const most = keyConcurrency === 1 ? PER_KEY_MAX : keyConcurrency;
-    const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts();
+    const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts(this.#space.id);
     const limits = new Map<string, { tenant: string; key: string; allowed: number }>();
     const limit = (tenant: string, key: string, allowed: number): void => {
       const id = JSON.stringify([tenant, key]);

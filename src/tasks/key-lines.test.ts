@@ -55,19 +55,20 @@ describe("the line of a key", () => {
 
   it("names the keys of which too many wait", () => {
     const lines = new KeyLines();
-    for (const id of [1, 2, 3]) lines.enter("default\u0000key", task(id));
-    expect(lines.fullKeys(2)).toEqual(["key"]);
-    expect(lines.fullKeys(3)).toEqual([]);
-    expect(lines.counts()).toEqual([{ tenant: "default", key: "key", count: 3 }]);
+    for (const id of [1, 2, 3]) lines.enter("0\u0000default\u0000key", task(id));
+    expect(lines.fullKeys(0, 2)).toEqual(["key"]);
+    expect(lines.fullKeys(0, 3)).toEqual([]);
+    expect(lines.counts(0)).toEqual([{ tenant: "default", key: "key", count: 3 }]);
+    expect([lines.fullKeys(1, 2), lines.counts(1)]).toEqual([[], []]); // Of another key space.
   });
 
   it("names the keys of which some are on their way back, until all are", () => {
     const lines = new KeyLines();
-    for (const key of ["a", "a", "b"]) lines.startReturning(`default\u0000${key}`);
-    expect(lines.fullKeys(50)).toEqual(["a", "b"]);
-    for (const key of ["a", "b"]) lines.endReturning(`default\u0000${key}`);
-    expect(lines.fullKeys(50)).toEqual(["a"]);
-    lines.endReturning("default\u0000a");
-    expect(lines.isReturning("default\u0000a")).toBe(false);
+    for (const key of ["a", "a", "b"]) lines.startReturning(`0\u0000default\u0000${key}`);
+    expect(lines.fullKeys(0, 50)).toEqual(["a", "b"]);
+    for (const key of ["a", "b"]) lines.endReturning(`0\u0000default\u0000${key}`);
+    expect(lines.fullKeys(0, 50)).toEqual(["a"]);
+    lines.endReturning("0\u0000default\u0000a");
+    expect(lines.isReturning("0\u0000default\u0000a")).toBe(false);
   });
 });

@@ -92,14 +92,18 @@ export class KeyLines {
   }
 
   /**
-   * Keys of which nothing more is wanted now: so many wait here that more would only be kept from
-   * other workers, or some are on their way back.
+   * Keys of the space of which nothing more is wanted now: so many wait here that more would only
+   * be kept from other workers, or some are on their way back.
    */
-  fullKeys(max: number): string[] {
-    const returning = [...this.#returning.keys()];
-    if (this.#waiting < max) return returning.map((key) => splitKey(key).key);
-    const long = [...this.#lines].filter(([, line]) => line.waiting.size >= max);
-    return [...long.map(([key]) => key), ...returning].map((key) => splitKey(key).key);
+  fullKeys(keySpaceId: number, max: number): string[] {
+    const full = [...this.#returning.keys()];
+    if (this.#waiting >= max) {
+      for (const [key, line] of this.#lines) if (line.waiting.size >= max) full.push(key);
+    }
+    return full.flatMap((id) => {
+      const one = splitKey(id);
+      return one.keySpaceId === keySpaceId ? [one.key] : [];
+    });
   }
 
   /**
@@ -120,18 +124,21 @@ export class KeyLines {
     for (const cuts of this.#recorders) cuts.add(key);
   }
 
-  /** How many of each key this worker holds. */
-  counts(): { tenant: string; key: string; count: number }[] {
-    return [...this.#lines].map(([key, line]) => ({
-      ...splitKey(key),
-      count: line.running + line.waiting.size,
-    }));
+  /** How many of each key of the space this worker holds. */
+  counts(keySpaceId: number): { tenant: string; key: string; count: number }[] {
+    return [...this.#lines].flatMap(([id, line]) => {
+      const { tenant, key, ...of } = splitKey(id);
+      return of.keySpaceId === keySpaceId
+        ? [{ tenant, key, count: line.running + line.waiting.size }]
+        : [];
+    });
   }
 }
 
-function splitKey(id: string): { tenant: string; key: string } {
-  const [tenant = "", key = ""] = id.split("\u0000");
-  return { tenant, key };
+/** As keyId() made it. */
+function splitKey(id: string): { keySpaceId: number; tenant: string; key: string } {
+  const [keySpaceId, tenant = "", key = ""] = id.split("\u0000");
+  return { keySpaceId: Number(keySpaceId), tenant, key };
 }
 
 const keyConcurrency = (task: ClaimedTask): number => task.handler.queue.settings.keyConcurrency;

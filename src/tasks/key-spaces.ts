@@ -93,7 +93,8 @@ export class KeySpaces {
     const lanes = [...this.#executor.held].flatMap(({ lane }) => (lane < 0 ? [lane] : []));
     if (lanes.length === 0) return;
     const stopped = await readStoppedKeys(this.#session, [...new Set(lanes)]);
-    this.#executor.stopKeys(new Set(stopped.map((one) => keyId(one.tenant, one.partition_key))));
+    const keys = stopped.map((one) => keyId(one.lane, one.tenant, one.partition_key));
+    this.#executor.stopKeys(new Set(keys));
   }
 
   /** Claims from each space as much as is wanted of it. */

@@ -87,7 +87,7 @@ export function bucketOfLane(lane: number): { keySpaceId: number; bucket: number
   return { keySpaceId: Math.floor(number / BUCKETS), bucket: number % BUCKETS };
 }
 
-/** Keys of different tenants are different keys. */
-export function keyId(tenant: string, partitionKey: string): string {
-  return `${tenant}\u0000${partitionKey}`;
+/** Keys of different key spaces and of different tenants are different keys. */
+export function keyId(lane: number, tenant: string, partitionKey: string): string {
+  return `${bucketOfLane(lane).keySpaceId}\u0000${tenant}\u0000${partitionKey}`;
 }

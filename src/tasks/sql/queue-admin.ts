@@ -164,7 +164,7 @@ export async function resumeKey(
 
 const STOPPED_KEYS = statement(
   "keys_stopped",
-  `SELECT tenant, partition_key
+  `SELECT lane, tenant, partition_key
      FROM {schema}.key_holds
     WHERE why IN ('paused', 'parked')
       AND (until IS NULL OR until > NOW())
@@ -175,6 +175,6 @@ const STOPPED_KEYS = statement(
 export async function readStoppedKeys(
   db: Queryable,
   lanes: readonly number[],
-): Promise<{ tenant: string; partition_key: string }[]> {
+): Promise<{ lane: number; tenant: string; partition_key: string }[]> {
   return await db.query(STOPPED_KEYS, [`{${lanes.join(",")}}`]);
 }

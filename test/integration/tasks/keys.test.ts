@@ -106,6 +106,25 @@ describe("tasks of one key", () => {
     await eventually(() => expect(ran).toEqual([1, 2, 3]));
   });
 
+  it("of another queue do not wait for those of an equal key", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const [invoices, emails] = [queue("invoices"), queue("emails")];
+    const head = gate();
+    const ran: string[] = [];
+    const handlers = [
+      invoices.handle(async () => await head.opened),
+      emails.handle((task) => void ran.push(task.id)),
+    ];
+    await mill.startWorker({ ...FAST, handlers });
+    const key = { partitionKey: "customer:1" };
+    const held = await mill.enqueue(invoices, null, key);
+    await eventually(async () => expect((await mill.tasks.get(held.id)).state).toBe("running"));
+    const { id } = await mill.enqueue(emails, null, key);
+    await eventually(() => expect(ran).toEqual([id]));
+    head.open();
+  });
+
   it("wait for a head that fails, and follow it once it succeeds", async () => {
     const db = await testDatabase();
     const mill = await db.connect();
