@@ -19,6 +19,8 @@ export const SESSIONS = 3;
 /** Longer than it takes to draw another fence. */
 const STEP_MS = 30;
 const BATCH_TIMEOUT_MS = 10_000_000;
+/** Whoever distrusts what was read closes the connection, perhaps in the middle of a read. */
+const CLOSED = /Client was closed/;
 const PATIENCE_MS = 10_000;
 
 /**
@@ -51,7 +53,8 @@ export class LogStage {
       after: (ms, wake) => (ms === BATCH_TIMEOUT_MS ? () => {} : this.#clock.after(ms, wake)),
     };
     const warn = (fields: object, message: string): void => {
-      if ("error" in fields) this.#complaints.push(`${message}: ${JSON.stringify(fields)}`);
+      if (!("error" in fields) || CLOSED.test(String(fields.error))) return;
+      this.#complaints.push(`${message}: ${JSON.stringify(fields)}`);
     };
     const logger = { ...silentLogger, warn, error: warn };
     const shared = { clock, logger, metrics: new ConsumerMetrics() };
