@@ -21,8 +21,6 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 90_000,
     maxWorkers: 3,
-    // Tests with bounds of time share two cores with others; what needed a second try is named.
-    retry: process.env["CI"] ? 1 : 0,
     reporters: ["default", new NoSkips()],
   },
 });

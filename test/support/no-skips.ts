@@ -5,14 +5,11 @@ interface Tally {
   passed: number;
   failed: number;
   readonly skipped: TestCase[];
-  /** Passed, but not at once. */
-  readonly retried: TestCase[];
 }
 
 /**
  * Names every test that did not run, and why. In CI such a test is a failure: a suite that skips
- * what its machine lacks would be green and prove nothing. Also names every test that passed at its
- * second try only, which somebody should look at.
+ * what its machine lacks would be green and prove nothing.
  *
  * Appends `passed failed skipped` to the file that TIDEMILL_TEST_TALLY names, for who sums up runs.
  */
@@ -27,10 +24,6 @@ export class NoSkips implements Reporter {
     const tally = count(modules, errors);
     // With a name filter all others are skipped too, and nobody asked for them.
     const skipped = tally.skipped.filter((test) => !this.#isFiltered || reasonOf(test) !== "");
-    for (const test of tally.retried) {
-      process.stdout.write(`second try: ${test.module.relativeModuleId} > ${test.fullName}\n`);
-      for (const error of test.result().errors ?? []) process.stdout.write(`  ${error.message}\n`);
-    }
     for (const test of skipped) {
       const reason = reasonOf(test) || "no reason given";
       process.stdout.write(
@@ -47,12 +40,11 @@ export class NoSkips implements Reporter {
 }
 
 function count(modules: readonly TestModule[], errors: readonly SerializedError[]): Tally {
-  const tally: Tally = { passed: 0, failed: errors.length, skipped: [], retried: [] };
+  const tally: Tally = { passed: 0, failed: errors.length, skipped: [] };
   for (const module of modules) {
     tally.failed += module.errors().length; // A file that could not be loaded has no tests.
     for (const test of module.children.allTests()) {
       const { state } = test.result();
-      if (state === "passed" && (test.diagnostic()?.retryCount ?? 0) > 0) tally.retried.push(test);
       if (state === "passed") tally.passed += 1;
       else if (state === "failed") tally.failed += 1;
       else tally.skipped.push(test);
