@@ -49,7 +49,7 @@ const streamOf = (client: pg.Client | pg.PoolClient): Duplex => {
   return stream;
 };
 
-async function sayGoodbye(client: pg.Client): Promise<void> {
+async function endClient(client: pg.Client): Promise<void> {
   const cancel = systemClock.after(GOODBYE_MS, () => streamOf(client).destroy());
   await client.end().catch(() => {});
   cancel();
@@ -98,9 +98,9 @@ export class Connection implements Queryable {
     streamOf(this.client).destroy();
   }
 
-  /** Waits for what is on the wire, but not for long. */
+  /** Waits for what is on the wire, but not for long; so does its database when that closes. */
   async close(): Promise<void> {
-    if (this.client instanceof pg.Client) await sayGoodbye(this.client);
+    if (this.client instanceof pg.Client) await this.#database.sayGoodbye(this.client);
   }
 }
 
@@ -110,6 +110,8 @@ export class Database implements Queryable {
   readonly names: Names;
   readonly #pool: pg.Pool;
   #preparedStatements: boolean;
+  /** Of connections outside the pool: loops that end do not wait for them. */
+  readonly #goodbyes = new Set<Promise<void>>();
   #closing: Promise<void> | undefined;
 
   constructor(options: DatabaseOptions) {
@@ -204,7 +206,7 @@ export class Database implements Queryable {
     try {
       await client.connect();
     } catch (error) {
-      await sayGoodbye(client);
+      await this.sayGoodbye(client);
       throw mapConnectError(error, url);
     }
     return new Connection(client, this);
@@ -238,10 +240,17 @@ export class Database implements Queryable {
     };
   }
 
+  async sayGoodbye(client: pg.Client): Promise<void> {
+    const goodbye = endClient(client);
+    this.#goodbyes.add(goodbye);
+    await goodbye;
+    this.#goodbyes.delete(goodbye);
+  }
+
   /** May be called twice. */
   async close(): Promise<void> {
     this.#closing ??= this.#pool.end();
-    await this.#closing;
+    await Promise.all([this.#closing, ...this.#goodbyes]);
   }
 
   #clientConfig(applicationName: string, url: string): pg.ClientConfig {
