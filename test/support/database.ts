@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { afterEach, inject } from "vitest";
+import { afterAll, afterEach, inject } from "vitest";
 import { type ConnectOptions, Tidemill } from "../../src/index.ts";
 
 /** A database of its own, migrated, with whatever a test opened closed behind it. */
@@ -37,14 +37,13 @@ export interface TestDatabaseOptions {
 
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const server = options.server ?? inject("databaseUrl");
+  const run = options.server === undefined ? runOnSuite : runOnce;
   const name = `test_${randomBytes(6).toString("hex")}`;
   const isMigrated = options.migrated !== false;
   const isCloned = isMigrated && options.server === undefined;
-  const template = isCloned ? ` TEMPLATE ${inject("templateDatabase")}` : "";
-  await withClient(server, (client) => client.query(`CREATE DATABASE ${name}${template}`));
-  onCleanup(() =>
-    withClient(server, (client) => client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)),
-  );
+  const template = isCloned ? inject("templateClause") : "";
+  await run(server, `CREATE DATABASE ${name} ${template}`);
+  onCleanup(() => run(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`));
   const url = withDatabase(server, name);
   if (isMigrated && !isCloned) await Tidemill.migrate(url);
   const pool = new pg.Pool({ connectionString: url, max: 5 });
@@ -74,12 +73,28 @@ export function withDatabase(server: string, name: string): string {
   return url.href;
 }
 
-async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ connectionString: url });
+async function runOnce(server: string, sql: string): Promise<void> {
+  const client = new pg.Client({ connectionString: server });
   await client.connect();
   try {
-    return await work(client);
+    await client.query(sql);
   } finally {
     await client.end();
   }
 }
+
+// A test file makes dozens of databases; connecting for each costs as much as making it does.
+let administrators: pg.Pool | undefined;
+
+async function runOnSuite(server: string, sql: string): Promise<void> {
+  if (administrators === undefined) {
+    administrators = new pg.Pool({ connectionString: server, max: 1, idleTimeoutMillis: 0 });
+    administrators.on("error", () => {}); // It connects again.
+  }
+  await administrators.query(sql);
+}
+
+afterAll(async () => {
+  await administrators?.end();
+  administrators = undefined;
+});

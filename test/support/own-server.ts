@@ -1,7 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type EmbeddedPostgres, startEmbedded } from "../../src/embedded/launcher.ts";
+import { scratch } from "./scratch.ts";
 
 /** A server that a test may crash. It keeps its address, so that clients find it again. */
 export interface OwnServer {
@@ -34,7 +34,7 @@ export async function startServer(
 export async function ownServer(
   settings: Readonly<Record<string, string>> = {},
 ): Promise<OwnServer> {
-  const folder = mkdtempSync(join(tmpdir(), "tidemill-own-"));
+  const folder = mkdtempSync(join(scratch(), "tidemill-own-"));
   chmodSync(folder, 0o755); // As root the server runs as another user.
   const dataDir = join(folder, "data");
   let server = await startServer(dataDir, settings);

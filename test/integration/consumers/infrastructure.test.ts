@@ -1,11 +1,11 @@
 import { chmod, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type EmbeddedPostgres, startEmbedded } from "../../../src/embedded/launcher.ts";
 import { type Consumer, consumer, type EventHandler, type Tidemill } from "../../../src/index.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { scratch } from "../../support/scratch.ts";
 import {
   appendEvents,
   createHandled,
@@ -88,7 +88,7 @@ describe("a lost connection", () => {
 
 describe("a restart of PostgreSQL", () => {
   async function ownServer(): Promise<EmbeddedPostgres> {
-    const folder = await mkdtemp(join(tmpdir(), "tidemill-restart-"));
+    const folder = await mkdtemp(join(scratch(), "tidemill-restart-"));
     await chmod(folder, 0o755); // As root the server runs as another user.
     onCleanup(() => rm(folder, { recursive: true, force: true }));
     const server = await startEmbedded({ dataDir: join(folder, "data") });
