@@ -32,7 +32,7 @@ let isTooMuch = false;
 /** Faults cost time: the load waits for the workers, so that the end of a run is near. */
 async function watchBacklog(): Promise<void> {
   while (!stopping.signal.aborted) {
-    const count = "SELECT count(*)::int AS pending FROM tidemill.tasks";
+    const count = "SELECT count(*)::int AS pending FROM tidemill.live_tasks";
     const asked = await pool.query<{ pending: number }>(count).catch(() => undefined);
     isTooMuch = (asked?.rows[0]?.pending ?? 0) > PENDING_MAX;
     await delay(LOOK_MS);
@@ -155,9 +155,10 @@ process.once("SIGTERM", () => stopping.abort());
 process.send?.({ worker: null });
 await Promise.all([
   watchBacklog(),
+  // Large enough for packs, and at once, so that workers are fast enough to take them whole.
   every(
-    10,
-    unlessTooMuch(() => enqueue(plain, many("plain", 150))),
+    5,
+    unlessTooMuch(() => enqueue(plain, many("plain", 300))),
   ),
   every(4, unlessTooMuch(enqueueOrders)),
   every(

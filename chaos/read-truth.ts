@@ -23,7 +23,7 @@ const task = (from: string, state: string, finished: string, lease: string): str
 
 const NULL_MS = "NULL::float8";
 const TASKS = [
-  task("tasks", "state", NULL_MS, ms("lease_until")),
+  task("live_tasks", "state", NULL_MS, ms("lease_until")),
   task("task_history", "state", ms("finished_at"), NULL_MS),
   task("dead_letters", "'dead'", ms("dead_at"), NULL_MS),
 ].join(" UNION ALL ");

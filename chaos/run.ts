@@ -90,7 +90,7 @@ async function strike(
 }
 
 const LEFT = `
-  SELECT (SELECT count(*)::int FROM tidemill.tasks) AS tasks,
+  SELECT (SELECT count(*)::int FROM tidemill.live_tasks) AS tasks,
          (SELECT count(*)::int FROM tidemill.consumer_checkpoints
            WHERE last_position < (SELECT COALESCE(max(global_position), 0)
                                     FROM tidemill.events)) AS behind,

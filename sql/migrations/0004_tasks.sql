@@ -78,6 +78,52 @@ CREATE INDEX tasks_scheduled_idx ON {schema}.tasks (run_at) WHERE claim_order IS
 CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.tasks
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.draw_xid_first();
 
+-- Unkeyed tasks of one bulk enqueue that are alike but for their payloads, up to a hundred in a row.
+-- A pack waits, is claimed and completes as one; as soon as anything else becomes of one of its
+-- tasks it is opened: all of them become rows of the table above, waiting or running as it was. It
+-- is claimed at most once, so its tasks are at attempt and generation 1 while it runs.
+CREATE TABLE {schema}.task_packs (
+    id           BIGINT PRIMARY KEY, -- Of the first of its tasks; also where it stands in its lane.
+    last_id      BIGINT NOT NULL,
+    created_at   TIMESTAMPTZ NOT NULL DEFAULT NOW(),
+    lane         INT NOT NULL,
+    max_attempts INT NOT NULL,
+    priority     SMALLINT NOT NULL,
+    claim_id     UUID,
+    leased_by    UUID,
+    claimed_at   TIMESTAMPTZ,
+    lease_until  TIMESTAMPTZ,
+    tenant       TEXT NOT NULL,
+    queue        TEXT NOT NULL,
+    kind         TEXT,
+    options      JSONB,
+    ids          BIGINT[] NOT NULL,
+    payloads     TEXT NOT NULL, -- Separated by U+001E, which JSON never holds raw.
+    CHECK ((claim_id IS NULL) = (lease_until IS NULL))
+) WITH (fillfactor = 50);
+ALTER TABLE {schema}.task_packs ALTER COLUMN payloads SET STORAGE EXTERNAL;
+CREATE INDEX task_packs_lane_idx ON {schema}.task_packs (lane, id);
+CREATE INDEX task_packs_last_idx ON {schema}.task_packs (last_id);
+-- Where a task is, by its id: packs of enqueues at the same time have numbers among each other's.
+CREATE INDEX task_packs_ids_idx ON {schema}.task_packs USING gist (int8range(id, last_id, '[]'));
+CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.task_packs
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema}.draw_xid_first();
+
+-- What waits and runs, each task a row, for people: it opens every pack to look into it.
+CREATE VIEW {schema}.live_tasks AS
+SELECT id, tenant, queue, kind, priority, partition_key, state, attempt, max_attempts,
+       lease_generation, claim_id, leased_by, claimed_at, lease_until, created_at, run_at,
+       payload, bytes, content_type, options
+  FROM {schema}.tasks
+ UNION ALL
+SELECT one.id, tenant, queue, kind, priority, NULL,
+       CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
+       (claim_id IS NOT NULL)::int, max_attempts, (claim_id IS NOT NULL)::int, claim_id, leased_by,
+       claimed_at, lease_until, created_at, created_at, one.payload, NULL, NULL, options
+  FROM {schema}.task_packs AS pack
+ CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)))
+            AS one(id, payload);
+
 -- One row per claim statement: which tasks it took, and when to look whether they came back.
 CREATE TABLE {schema}.task_claims (
     claim_id   UUID PRIMARY KEY,
@@ -85,6 +131,7 @@ CREATE TABLE {schema}.task_claims (
     claimed_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     check_at   TIMESTAMPTZ NOT NULL,
     task_ids   BIGINT[] NOT NULL,
+    pack_ids   BIGINT[], -- Of the packs in which those tasks were taken.
     key_lanes  INT[]
 ) WITH (fillfactor = 70);
 -- Thousands of ids: squeezing them costs more than the claim itself.

@@ -74,12 +74,12 @@ BEGIN
     IF max_attempts < 1 THEN
         RAISE EXCEPTION 'max_attempts must be at least 1' USING ERRCODE = '22023';
     END IF;
-    IF partition_key = '' OR octet_length(partition_key) > 1024 OR partition_key ~ '[\x1e\x1f]'
+    IF partition_key = '' OR octet_length(partition_key) > 1024 OR partition_key ~ '[\x1d-\x1f]'
     THEN
-        RAISE EXCEPTION 'partition_key must have 1 to 1024 bytes and no U+001E or U+001F'
+        RAISE EXCEPTION 'partition_key must have 1 to 1024 bytes and no U+001D to U+001F'
             USING ERRCODE = '22023';
     END IF;
-    IF kind = '' OR octet_length(kind) > 200 OR kind ~ '[\x1e\x1f]' THEN
+    IF kind = '' OR octet_length(kind) > 200 OR kind ~ '[\x1d-\x1f]' THEN
         RAISE EXCEPTION 'kind must have 1 to 200 bytes' USING ERRCODE = '22023';
     END IF;
     IF idempotency_key = '' OR octet_length(idempotency_key) > 1024 THEN
@@ -89,7 +89,7 @@ BEGIN
         RAISE EXCEPTION 'options must be an object; backoff and timeout are set by the queue'
             USING ERRCODE = '22023';
     END IF;
-    IF tenant IS NULL OR tenant = '' OR octet_length(tenant) > 200 OR tenant ~ '[\x1e\x1f]' THEN
+    IF tenant IS NULL OR tenant = '' OR octet_length(tenant) > 200 OR tenant ~ '[\x1d-\x1f]' THEN
         RAISE EXCEPTION 'tenant must have 1 to 200 bytes' USING ERRCODE = '22023';
     END IF;
 
@@ -152,8 +152,8 @@ BEGIN
 END
 $$;
 
--- For effects of your own that must stand or fall with the lease: locks the task's row to the end of
--- your transaction, so that nobody takes it meanwhile, or raises.
+-- For effects of your own that must stand or fall with the lease: locks the row of the task, or of
+-- its pack, to the end of your transaction, so that nobody takes it meanwhile, or raises.
 CREATE FUNCTION {schema}.assert_lease(task_id BIGINT, generation INT, claim_id UUID) RETURNS VOID
 LANGUAGE plpgsql AS
 $$
@@ -164,6 +164,21 @@ BEGIN
         AND task.lease_generation = generation
         AND task.claim_id = claim_id
         FOR SHARE;
+    IF NOT FOUND AND generation = 1 THEN
+        -- For update: two tasks of it that share a lock could not both go on to complete.
+        PERFORM 1 FROM {schema}.task_packs AS pack
+          WHERE int8range(pack.id, pack.last_id, '[]') @> task_id
+            AND pack.claim_id = claim_id
+            AND task_id = ANY (pack.ids)
+            FOR UPDATE;
+        IF NOT FOUND THEN -- The pack was opened between the two statements.
+            PERFORM 1 FROM {schema}.tasks AS task
+              WHERE task.id = task_id
+                AND task.lease_generation = generation
+                AND task.claim_id = claim_id
+                FOR SHARE;
+        END IF;
+    END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'lease % on task % is no longer held', generation, task_id
             USING ERRCODE = 'TML01', HINT = 'drop the work: another worker has the task';

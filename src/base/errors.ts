@@ -67,8 +67,8 @@ export function messageOf(error: unknown): string {
   return storable(typeof error === "string" ? error : inspect(error));
 }
 
-/** What separates rows and fields in our statements, and what no text of PostgreSQL can hold. */
-const RESERVED = ["\u0000", "\u001e", "\u001f"];
+/** Separators of our statements, and what no text of PostgreSQL can hold. */
+const RESERVED = ["\u0000", "\u001d", "\u001e", "\u001f"];
 
 export function hasReserved(text: string): boolean {
   return RESERVED.some((character) => text.includes(character));

@@ -123,6 +123,7 @@ const OWN_TABLES = [
   "task_history",
   "task_idempotency",
   "task_lanes",
+  "task_packs",
   "task_tally",
   "tasks",
   "worker_info",

@@ -15,13 +15,28 @@ interface OwnOwner extends LaneOwner {
 }
 
 /** What few tasks have. */
-interface Rare {
+export interface Rare {
   readonly createdAtMs: number;
   readonly isOnProbation: boolean;
   readonly kind: string | undefined;
   readonly contentType: string | undefined;
   readonly bytes: Buffer | undefined;
   readonly options: string | undefined;
+}
+
+/** What a claim tells of a task. */
+export interface TaskFacts {
+  readonly id: string;
+  readonly lane: number;
+  readonly claimOrder: number;
+  readonly attempt: number;
+  readonly generation: number;
+  /** JSON; "" when the payload is bytes. */
+  readonly payload: string;
+  readonly maxAttempts: number;
+  readonly runAtMs: number;
+  readonly owner: OwnOwner | undefined;
+  readonly rare: Rare | undefined;
 }
 
 /** Of a row's own owner there are four: how many fields came tells which. */
@@ -33,7 +48,7 @@ const toBytes = pg.types.getTypeParser(pg.types.builtins.BYTEA);
  * One claimed row, as claim.ts packs it. Its first fields are read at once, the rest when it is
  * asked for: most handlers read the payload and nothing else.
  */
-export class ClaimedRow {
+export class ClaimedRow implements TaskFacts {
   readonly id: string;
   readonly lane: number;
   readonly claimOrder: number;
@@ -68,7 +83,6 @@ export class ClaimedRow {
     this.#more = isPlain ? NONE : text.slice(moreAt, this.#payloadAt - 1).split(FIELD);
   }
 
-  /** JSON; "" when the payload is bytes. */
   get payload(): string {
     return this.#text.slice(this.#payloadAt);
   }

@@ -1,4 +1,5 @@
-import { ClaimedRow, type LaneOwner } from "./claimed-row.ts";
+import type { ClaimedPack } from "./claimed-pack.ts";
+import type { LaneOwner, TaskFacts } from "./claimed-row.ts";
 import type { TaskHandler } from "./queue.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { keyId, type LeaseToken, type Task } from "./task.ts";
@@ -45,6 +46,8 @@ export class ClaimedTask implements Task {
   readonly partitionKey: string | undefined;
   readonly claim: Claim;
   readonly handler: TaskHandler;
+  /** With which it was claimed, as one of many. */
+  readonly pack: TaskPack | undefined;
   /** Claimed alone, as the head of a key that is held back. */
   readonly isHeldHead: boolean;
   /** Until then nobody else may take it, on the worker's clock. */
@@ -65,12 +68,11 @@ export class ClaimedTask implements Task {
   isDoubtful = false;
   /** Released to run: those of its key behind it wait for its end. */
   holdsKey = false;
-  readonly #row: ClaimedRow;
+  readonly #row: TaskFacts;
   #payload: unknown;
   #isParsed = false;
 
-  constructor(text: string, sources: TaskSources, claim: Claim, more: ClaimFacts) {
-    const row = new ClaimedRow(text);
+  constructor(row: TaskFacts, sources: TaskSources, claim: Claim, more: ClaimFacts) {
     this.#row = row;
     this.claim = claim;
     this.id = row.id;
@@ -89,6 +91,7 @@ export class ClaimedTask implements Task {
     this.isOnProbation = !isPlain && row.rare?.isOnProbation === true;
     this.partitionKey = own?.partitionKey;
     this.handler = sources.handlerOf(owner.queue);
+    this.pack = more.pack;
     this.isHeldHead = more.isHeldHead;
     this.trustedUntilMs = more.trustedUntilMs;
     this.renewedAtMs = more.claimedAtMs;
@@ -159,6 +162,8 @@ export class ClaimedTask implements Task {
   }
 }
 
+export type TaskPack = ClaimedPack<ClaimedTask>;
+
 /** Where tasks come from: most rows do not say what their lane does. */
 export interface TaskSources {
   /** Undefined for the lanes of keyed tasks. */
@@ -170,4 +175,5 @@ export interface ClaimFacts {
   readonly claimedAtMs: number;
   readonly trustedUntilMs: number;
   readonly isHeldHead: boolean;
+  readonly pack?: TaskPack;
 }

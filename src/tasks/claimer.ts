@@ -4,8 +4,8 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
-import type { Claim, TaskSources } from "./claimed-task.ts";
-import { Claims } from "./claims.ts";
+import type { Claim } from "./claimed-task.ts";
+import { Claims, sourcesOf } from "./claims.ts";
 import type { Executor } from "./executor.ts";
 import type { KeyClaimer, KeySpace, TakeRows } from "./key-claimer.ts";
 import { KeySpaces } from "./key-spaces.ts";
@@ -13,6 +13,7 @@ import { type Lane, LaneBook, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
+import { PackClaimer } from "./pack-claimer.ts";
 import { Prefetch } from "./prefetch.ts";
 import { PROBATION } from "./priority.ts";
 import type { ReadyLine } from "./ready-line.ts";
@@ -35,6 +36,10 @@ export interface ClaimerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: TaskMetrics;
+  /** Whether handlers of the queue use leases. */
+  readonly isByRow: (queue: string) => boolean;
+  /** Tasks that waited in packs wait as rows now: others may want some of them. */
+  readonly onOpened: () => void;
   /** Whether others must still take this worker for alive. */
   readonly isTrusted: () => boolean;
 }
@@ -77,6 +82,7 @@ export class Claimer {
   /** A limit keeps a lane from having something here. */
   #isHeldBack = false;
   #glancedAtMs = -Infinity;
+  readonly #packs: PackClaimer;
   readonly #limiter: Limiter;
   readonly #spaces: KeySpaces;
   #isDoubted = false;
@@ -92,7 +98,12 @@ export class Claimer {
     this.#claims = new Claims(session, executor, {
       ...options,
       settling: this.#settling,
-      sources: this.#sources,
+      sources: sourcesOf(this.#lanes, executor),
+    });
+    this.#packs = new PackClaimer(session, this.#claims, this.#lanes, {
+      ...options,
+      ready: () => this.#prefetch.size,
+      isByRow: (queue) => options.isByRow(queue) || this.#limiter.isLimited(queue),
     });
     this.#server = new ServerWatch(session, () => this.#forget());
     this.#prefetch = new Prefetch(options.clock, options.concurrency);
@@ -184,7 +195,7 @@ export class Claimer {
   }
 
   #want(): number {
-    return this.#prefetch.want(this.#executor.active, this.#executor.ready);
+    return this.#prefetch.want(this.#executor);
   }
 
   /** Keyed tasks wait for each other, so more of them are held than slots would take. */
@@ -280,11 +291,10 @@ export class Claimer {
     }
     await this.#takeLimits();
     const lanes = this.#lanes.choose(this.#wanted, this.#roomOf);
-    if (lanes.length === 0) await this.#chargeLimits(new Map()); // For a claim that is not made.
     // When news came, the claim is sent first and the look right behind it, on the same wire.
-    const claiming = lanes.length === 0 ? undefined : this.#claim(lanes);
+    const claiming = this.#claim(lanes);
     if (isBlind) looking = this.#look();
-    const [taken = 0] = await Promise.all([claiming, looking]);
+    const [taken] = await Promise.all([claiming, looking]);
     return taken;
   }
 
@@ -297,10 +307,8 @@ export class Claimer {
   }
 
   /** A claim of keyed tasks. What was not answered is undone before anything else is claimed. */
-  readonly #take: TakeRows = async (claim, isHeldHead) => {
-    const { tasks } = await this.#claims.take(claim, isHeldHead);
-    return tasks;
-  };
+  readonly #take: TakeRows = async (claim, isHeldHead) =>
+    (await this.#claims.take(claim, isHeldHead)).tasks;
 
   get #wanted(): Want {
     return { tasks: this.#want(), probation: this.#executor.hasProbation ? 0 : 1 };
@@ -310,6 +318,16 @@ export class Claimer {
     Math.min(this.#executor.freeSlots(queue) + this.#prefetch.size, this.#limiter.allowed(queue));
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
+    const { rows, packs } = this.#packs.divide(lanes);
+    if (rows.length === 0) await this.#chargeLimits(new Map()); // For a claim that is not made.
+    const [taken, some] = await Promise.all([
+      rows.length === 0 ? 0 : this.#claimRows(rows),
+      this.#packs.claim(packs),
+    ]);
+    return taken + some;
+  }
+
+  async #claimRows(lanes: readonly LaneRequest[]): Promise<number> {
     const { clock, leaseSeconds, workerId } = this.#options;
     const isBesideOthers = clock.now() - this.#metOthersAtMs < OTHERS_MS;
     let missed = 0;
@@ -344,15 +362,6 @@ export class Claimer {
       await this.#limiter.spent(queue, this.#lanes.sumOf(queue, byLane), claim);
     }
   }
-
-  readonly #sources: TaskSources = {
-    laneOf: (lane) => this.#lanes.ownerOf(lane),
-    handlerOf: (queue) => {
-      const handler = this.#executor.handlerOf(queue);
-      if (handler === undefined) throw new Error(`claimed a task of queue ${queue}`);
-      return handler;
-    },
-  };
 
   /** Where each lane begins. Also the moment at which an epoch may have closed. */
   async #look(isPassed?: (lane: Lane) => boolean): Promise<void> {

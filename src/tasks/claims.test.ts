@@ -77,5 +77,5 @@ it("starts nothing when the answer comes as the leases end, and gives it back", 
   await expect(late).rejects.toBeInstanceOf(TimeoutError);
   await claims.undoDoubtful();
   expect(accepted).toEqual([]);
-  expect(sent).toEqual(["claim_bar", "tasks_undo_claim"]);
+  expect(sent).toEqual(["claim_bar", "packs_open_of_claim", "tasks_undo_claim"]);
 });

@@ -2,12 +2,23 @@ import type { Clock } from "../base/clock.ts";
 import { TimeoutError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { uuidv4 } from "../base/uuid.ts";
-import { Claim, ClaimedTask, type TaskSources } from "./claimed-task.ts";
+import { ClaimedPack } from "./claimed-pack.ts";
+import { ClaimedRow } from "./claimed-row.ts";
+import {
+  Claim,
+  ClaimedTask,
+  type ClaimFacts,
+  type TaskPack,
+  type TaskSources,
+} from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
+import type { LaneBook } from "./lanes.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskSession } from "./session.ts";
 import type { Settling } from "./settling.ts";
 import { barClaim, type ClaimedRows, undoClaim } from "./sql/claim.ts";
+import { openPacksOfClaim } from "./sql/open-packs.ts";
+import { type ClaimedPacks } from "./sql/packs.ts";
 
 export interface ClaimsOptions {
   readonly workerId: string;
@@ -21,6 +32,12 @@ export interface ClaimsOptions {
 
 /** A claim is trusted a little shorter than it lasts: clocks drift. */
 const TRUST = 0.9;
+
+export interface Taken {
+  readonly tasks: readonly ClaimedTask[];
+  /** How many tasks of each lane. */
+  readonly byLane: ReadonlyMap<number, number>;
+}
 
 /** What every claim has in common: its tasks go to the executor, or it is undone. */
 export class Claims {
@@ -38,35 +55,62 @@ export class Claims {
   async take(
     claiming: (claimId: string) => Promise<ClaimedRows>,
     isHeldHead: boolean,
-  ): Promise<{ tasks: readonly ClaimedTask[]; byLane: ReadonlyMap<number, number> }> {
-    const { clock, leaseSeconds, metrics, settling, sources } = this.#options;
+  ): Promise<Taken> {
+    const { sources } = this.#options;
+    return await this.#take(claiming, ({ rows }, claim, facts) => {
+      const ofRow = { ...facts, isHeldHead };
+      return rows.map((text) => new ClaimedTask(new ClaimedRow(text), sources, claim, ofRow));
+    });
+  }
+
+  async takePacks(
+    claiming: (claimId: string) => Promise<ClaimedPacks>,
+  ): Promise<Taken & { readonly packs: readonly TaskPack[] }> {
+    const { sources } = this.#options;
+    const packs: TaskPack[] = [];
+    const taken = await this.#take(claiming, (claimed, claim, facts) => {
+      for (const text of claimed.packs) {
+        const pack: TaskPack = new ClaimedPack(text, claim.id);
+        const ofPack = { ...facts, pack };
+        for (const row of pack.rows()) {
+          pack.tasks.push(new ClaimedTask(row, sources, claim, ofPack));
+        }
+        packs.push(pack);
+      }
+      return packs.flatMap((pack) => pack.tasks);
+    });
+    return { ...taken, packs };
+  }
+
+  async #take<Claimed extends { readonly until: Date }>(
+    claiming: (claimId: string) => Promise<Claimed>,
+    read: (claimed: Claimed, claim: Claim, facts: ClaimFacts) => ClaimedTask[],
+  ): Promise<Taken> {
+    const { clock, leaseSeconds, metrics, settling } = this.#options;
     const claim = new Claim(uuidv4());
     const cuts = this.#executor.keys.recordCuts();
     const claimedAtMs = clock.now();
     const trustedUntilMs = claimedAtMs + leaseSeconds * 1000 * TRUST;
-    let claimed: ClaimedRows;
+    let tasks: ClaimedTask[];
     try {
-      claimed = await claiming(claim.id);
+      const claimed = await claiming(claim.id);
       if (clock.now() >= trustedUntilMs) {
         throw new TimeoutError("the answer to a claim came when its leases were about to end");
       }
+      claim.until = claimed.until;
+      tasks = read(claimed, claim, { claimedAtMs, trustedUntilMs, isHeldHead: false });
     } catch (error) {
       this.#doubtful.push(claim.id); // It may have been committed all the same.
       throw error;
     } finally {
       this.#executor.keys.stopRecording(cuts);
     }
-    const facts = { claimedAtMs, trustedUntilMs, isHeldHead };
     const byLane = new Map<number, number>();
-    const tasks: ClaimedTask[] = [];
-    for (const row of claimed.rows) {
-      const task = new ClaimedTask(row, sources, claim, facts);
+    for (const task of tasks) {
       byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
       settling.sawNumber(task.claimOrder);
-      tasks.push(task);
     }
     claim.open = tasks.length;
-    claim.until = claimed.until;
     metrics.claims.add(tasks.length);
     const inOrder = tasks.sort((a, b) => a.claimOrder - b.claimOrder);
     this.#executor.accept(inOrder, cuts);
@@ -78,9 +122,22 @@ export class Claims {
     const [claimId] = this.#doubtful;
     if (claimId === undefined) return;
     const isBarred = await barClaim(this.#session, claimId, this.#options.workerId);
+    if (!isBarred) await openPacksOfClaim(this.#session, claimId);
     const count = isBarred ? 0 : await undoClaim(this.#session, claimId);
     this.#doubtful.shift();
     if (count > 0) this.#options.logger.info({ count }, "gave back a claim that was not answered");
     await this.undoDoubtful();
   }
+}
+
+/** Lanes as they were seen, handlers as they were given. */
+export function sourcesOf(lanes: LaneBook, executor: Executor): TaskSources {
+  return {
+    laneOf: (lane) => lanes.ownerOf(lane),
+    handlerOf(queue) {
+      const handler = executor.handlerOf(queue);
+      if (handler === undefined) throw new Error(`claimed a task of queue ${queue}`);
+      return handler;
+    },
+  };
 }

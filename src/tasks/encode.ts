@@ -294,7 +294,7 @@ export function requireText(name: string, text: unknown, bytesMax: number): void
   // UTF-8 has no half characters: the driver would replace them, and two keys would be one.
   if (hasReserved(text) || /\p{Surrogate}/u.test(text)) {
     throw new InvalidInputError(
-      `${name} must not hold half a character, a zero byte or the separators U+001E and U+001F`,
+      `${name} must not hold half a character, a zero byte or the separators U+001D to U+001F`,
     );
   }
 }

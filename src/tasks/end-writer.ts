@@ -1,6 +1,7 @@
 import type { Queryable } from "../db/database.ts";
 import { isLockTimeout, isRefusal } from "../db/sqlstate.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
+import type { EndedClaims } from "./ended-claims.ts";
 import {
   buryTasks,
   completeTasks,
@@ -29,16 +30,12 @@ type Verdicts = ReadonlyMap<string, Verdict> | undefined;
  */
 export class EndWriter {
   readonly #db: Queryable;
-  #endedClaims: string[] = [];
+  readonly #endedClaims: EndedClaims;
 
   /** @param db gives up on a lock after a while */
-  constructor(db: Queryable) {
+  constructor(db: Queryable, endedClaims: EndedClaims) {
     this.#db = db;
-  }
-
-  /** All tasks of the claim have ended: its row in the ledger goes with the next completions. */
-  endClaim(claimId: string): void {
-    this.#endedClaims.push(claimId);
+    this.#endedClaims = endedClaims;
   }
 
   /**
@@ -77,15 +74,15 @@ export class EndWriter {
   }
 
   async #complete(tasks: readonly ClaimedTask[]): Promise<Verdicts> {
-    if (tasks.length === 0 && this.#endedClaims.length === 0) return undefined;
+    if (tasks.length === 0 && this.#endedClaims.size === 0) return undefined;
     return await divided(tasks, (some) => this.#completeSome(some));
   }
 
   async #completeSome(tasks: readonly ClaimedTask[]): Promise<Verdicts> {
-    const claims = this.#endedClaims;
+    const claims = this.#endedClaims.all();
     try {
       const accepted = await completeTasks(this.#db, tasks, claims);
-      this.#endedClaims = this.#endedClaims.slice(claims.length);
+      this.#endedClaims.forget(claims);
       return accepted === undefined ? undefined : verdictsOf(accepted, "accepted");
     } catch (error) {
       if (!isLockTimeout(error)) throw error;

@@ -4,6 +4,7 @@ import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
+import { PACK_TASKS_MAX } from "./claimed-pack.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
 import type { QueueDefinition } from "./queue.ts";
@@ -14,6 +15,7 @@ import {
   readIdempotencyKeys,
   takeIdempotencyKeys,
 } from "./sql/idempotency.ts";
+import { insertPacks } from "./sql/packs.ts";
 
 /** The idempotency key was used before for another task. Use another key, or the same task. */
 export class IdempotencyConflictError extends ConflictError {
@@ -98,6 +100,9 @@ async function insertAll(
     numbered.count += 1;
     return numbered.shape;
   });
+  const packs = ids.length === 0 ? toPacks(tasks) : undefined;
+  const [shape] = shapes.values();
+  if (packs !== undefined && shape !== undefined) return await insertPacks(db, packs, shape);
   const isKeyed = tasks.some((task) => task.key !== "");
   const rows = {
     payloads: tasks.map((task) => task.payload),
@@ -107,6 +112,35 @@ async function insertAll(
     ids,
   };
   return await insertTasks(db, rows, [...shapes.values()]);
+}
+
+/** Fewer are not worth it: a pack must be opened before one of its tasks can go its own way. */
+const PACKED_MIN = 20;
+/** Of payloads, in characters. What is larger gains nothing from company. */
+const PACK_LENGTH_MAX = 64 * 1024;
+
+/** Payloads of tasks that may wait as one row; undefined when each must have its own. */
+function toPacks(tasks: readonly EncodedTask[]): string[][] | undefined {
+  const [first] = tasks;
+  if (first === undefined || tasks.length < PACKED_MIN || !isPackable(first.shape)) {
+    return undefined;
+  }
+  if (tasks.some((task) => task.shape !== first.shape || task.key !== "")) return undefined;
+  const count = Math.ceil(tasks.length / PACK_TASKS_MAX);
+  const size = Math.ceil(tasks.length / count);
+  const packs: string[][] = [];
+  for (let from = 0; from < tasks.length; from += size) {
+    const payloads = tasks.slice(from, from + size).map((task) => task.payload);
+    const length = payloads.reduce((sum, payload) => sum + payload.length, 0);
+    if (length > PACK_LENGTH_MAX) return undefined;
+    packs.push(payloads);
+  }
+  return packs;
+}
+
+/** Bytes and what waits for its time are rows. */
+function isPackable(shape: EncodedTask["shape"]): boolean {
+  return shape.is_binary !== true && shape.run_at === undefined && shape.delay === undefined;
 }
 
 function atIndex(error: unknown, index: number): Error {

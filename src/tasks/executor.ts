@@ -116,6 +116,10 @@ export class Executor {
   get held(): ReadonlySet<ClaimedTask> {
     return this.#held;
   }
+  /** Ended, and not answered for. */
+  get unanswered(): number {
+    return this.#held.size - this.#active - this.#ready - this.#keys.waiting;
+  }
   /** Grows with every task that left. */
   get settledCount(): number {
     return this.#settledCount;

@@ -8,6 +8,8 @@ import type { Service } from "../base/supervisor.ts";
 import type { Queryable } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { EndWriter } from "./end-writer.ts";
+import { EndedClaims } from "./ended-claims.ts";
+import { PackFinisher } from "./pack-finisher.ts";
 import type { Settlement } from "./sql/finish.ts";
 
 /** Refused means that the lease was lost, or that the task was cancelled. */
@@ -56,6 +58,9 @@ interface Setback {
  */
 export class Finisher implements Service {
   readonly name = "finisher";
+  /** Ends of tasks come by it as long as their pack is not open. */
+  readonly packs: PackFinisher;
+  readonly #endedClaims = new EndedClaims();
   readonly #writer: EndWriter;
   readonly #options: FinisherOptions;
   readonly #bell = new Bell();
@@ -66,8 +71,15 @@ export class Finisher implements Service {
   #onEmpty: (() => void)[] = [];
 
   constructor(db: Queryable, options: FinisherOptions) {
-    this.#writer = new EndWriter(db);
+    this.#writer = new EndWriter(db, this.#endedClaims);
     this.#options = options;
+    this.packs = new PackFinisher(db, {
+      ...options,
+      endedClaims: this.#endedClaims,
+      onCompleted: (task, settlement, nowMs) => options.onSettled(task, settlement, true, nowMs),
+      onOpened: (task, isDoubtful) => this.#push(task, isDoubtful),
+      onAnswered: () => options.onAnswered(false),
+    });
   }
 
   /** Entries that the database has not answered for. */
@@ -77,18 +89,29 @@ export class Finisher implements Service {
 
   add(task: ClaimedTask, settlement: Settlement): void {
     task.settlement = settlement;
-    task.isDoubtful = false;
+    const { pack } = task;
+    if (pack === undefined || pack.state === "open") this.#push(task, false);
+    else this.packs.add(pack, task);
+  }
+
+  #push(task: ClaimedTask, isDoubtful: boolean): void {
+    task.isDoubtful = isDoubtful;
     this.#waiting.push(task);
     if (this.#waiting.length === 1) this.#bell.ring();
   }
 
   /** All tasks of the claim have ended: its row in the ledger can go, with the next batch. */
   endClaim(claimId: string): void {
-    this.#writer.endClaim(claimId);
+    this.#endedClaims.add(claimId);
   }
 
   /** Resolves when everything added so far was answered. */
-  empty(): Promise<void> {
+  async empty(): Promise<void> {
+    await this.packs.empty(); // It may still pass something on.
+    await this.#emptyRows();
+  }
+
+  #emptyRows(): Promise<void> {
     if (this.backlog === 0) return Promise.resolve();
     return new Promise((resolve) => this.#onEmpty.push(resolve));
   }

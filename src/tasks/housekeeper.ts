@@ -11,6 +11,7 @@ import { notify, shapePlansHere } from "../db/sql/session.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { buryTasks, endTasks } from "./sql/finish.ts";
 import { probeTasks, promoteTasks } from "./sql/housekeeping.ts";
+import { openLostPacks } from "./sql/open-packs.ts";
 import {
   forgetClaims,
   type LostTask,
@@ -129,6 +130,7 @@ export class Housekeeper implements Service {
     await shapePlansHere(tx);
     const claims = await lockDueClaims(tx, CLAIMS_MAX);
     if (claims.length === 0) return 0;
+    await openLostPacks(tx, claims);
     const lost = await lockLostTasks(tx, claims);
     const cancelled = lost.filter((task) => task.cancel_reason !== null);
     const dead = lost.filter((task) => task.cancel_reason === null && isGuilty(task));

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { ClaimedRow } from "./claimed-row.ts";
 import { Claim, ClaimedTask } from "./claimed-task.ts";
 import { KeyLines } from "./key-lines.ts";
 import { queue } from "./queue.ts";
@@ -12,7 +13,7 @@ function task(id: number, definition = strict): ClaimedTask {
   const facts = { claimedAtMs: 0, trustedUntilMs: 1, isHeldHead: false };
   const handler = definition.handle(() => undefined);
   const sources = { laneOf: () => undefined, handlerOf: () => handler };
-  return new ClaimedTask(row.join(FIELD), sources, new Claim("claim"), facts);
+  return new ClaimedTask(new ClaimedRow(row.join(FIELD)), sources, new Claim("claim"), facts);
 }
 
 describe("the line of a key", () => {

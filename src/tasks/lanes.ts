@@ -1,3 +1,4 @@
+import { isPackLane, packLane, rowLane } from "./claimed-pack.ts";
 import type { LaneOwner } from "./claimed-row.ts";
 import type { LaneRequest, LaneView } from "./sql/claim.ts";
 import { Turns, type TurnTaker } from "./turns.ts";
@@ -21,6 +22,8 @@ export interface Lane {
   /** Nothing was found when somebody last looked. */
   isEmpty: boolean;
   headOrder: number | null;
+  /** Of rows: the last that came from a pack which this worker opened. */
+  openedUpTo: number;
   /** When its head could have run, on the worker's clock. */
   waitingSinceMs: number;
 }
@@ -44,6 +47,8 @@ export interface FairnessOptions {
   readonly weightOf: (queue: string, tenant: string) => number;
 }
 
+/** Lanes are looked at one after another: what waits as long may seem to wait a little less. */
+const SAME_MS = 50;
 /** A floor behind everything. */
 const PASSED = Number.MAX_SAFE_INTEGER;
 
@@ -69,7 +74,8 @@ export class LaneBook {
   floors(isPassed: (lane: Lane) => boolean): Map<number, number> {
     const floorOf = (lane: Lane): number => (isPassed(lane) ? PASSED : lane.floor);
     const known = [...this.#lanes.values()].map((lane) => [lane.lane, floorOf(lane)] as const);
-    return new Map(known.filter(([, floor]) => floor > 0));
+    // A lane of packs is looked at only when it has one, or is named.
+    return new Map(known.filter(([lane, floor]) => floor > 0 || isPackLane(lane)));
   }
 
   /** Grows when floors are forgotten: a look that was asked with them in mind counts no more. */
@@ -132,6 +138,7 @@ export class LaneBook {
       cursor: 0,
       isEmpty: true,
       headOrder: null,
+      openedUpTo: 0,
       waitingSinceMs: 0,
     };
     tenant.lanes.push(added);
@@ -186,9 +193,38 @@ export class LaneBook {
     if (known !== undefined) known.isEmpty = true;
   }
 
-  /** Whether more of the lane waits than is here. */
+  /** Packs up to `order` became rows up to `lastRow`, which wait as long as they did. */
+  opened(lane: number, order: number, lastRow: number): void {
+    this.passed(lane, order);
+    const packs = this.#lanes.get(lane);
+    const rows = this.#lanes.get(rowLane(lane));
+    if (packs === undefined || rows === undefined) return;
+    rows.isEmpty = false;
+    rows.waitingSinceMs = packs.waitingSinceMs;
+    rows.openedUpTo = lastRow;
+  }
+
+  /**
+   * Whether rows wait that come before the packs of this lane: because they waited as long, or
+   * because there are still some of the last packs that were opened.
+   */
+  hasRowsBefore(lane: number): boolean {
+    const [packs, rows] = [this.#lanes.get(lane), this.#lanes.get(rowLane(lane))];
+    if (rows === undefined || rows.isEmpty) return false;
+    if (packs === undefined || rows.cursor < rows.openedUpTo) return true;
+    return rows.waitingSinceMs <= packs.waitingSinceMs + SAME_MS;
+  }
+
+  /** A claim of so many tasks from where the lane begins. */
+  requestOf(lane: number, take: number): LaneRequest {
+    const known = this.#lanes.get(lane);
+    return { lane, floor: Math.max(known?.floor ?? 0, known?.cursor ?? 0), take };
+  }
+
+  /** Whether more of the lane waits than is here, as rows or in packs. */
   hasMore(lane: number): boolean {
-    return this.#lanes.get(lane)?.isEmpty === false;
+    const sibling = isPackLane(lane) ? rowLane(lane) : packLane(lane);
+    return [lane, sibling].some((one) => this.#lanes.get(one)?.isEmpty === false);
   }
 
   /**

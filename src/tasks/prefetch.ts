@@ -4,6 +4,16 @@ import type { Clock } from "../base/clock.ts";
 const AHEAD_SECONDS = 0.1;
 const PREFETCH_MAX = 2_000;
 const MEASURE_MS = 20;
+const UNANSWERED_MAX = 2_000;
+
+/** What a worker has in hand. */
+export interface Holding {
+  readonly active: number;
+  /** Claimed and free to start. */
+  readonly ready: number;
+  /** Ended, and the database has not answered for it. */
+  readonly unanswered: number;
+}
 
 /**
  * How many tasks to hold beyond the slots. Short tasks would wait for a round trip each; long ones
@@ -42,10 +52,14 @@ export class Prefetch {
     this.#size = ahead < this.#concurrency ? 0 : Math.min(PREFETCH_MAX, ahead);
   }
 
-  /** How many to ask for. Nothing while more than half of the prefetch is left. */
-  want(active: number, waiting: number): number {
-    const room = this.#concurrency + this.#size - active - waiting;
-    return waiting > this.#size / 2 ? 0 : room;
+  /**
+   * How many to ask for. Nothing while more than half of the prefetch is left, or while so much has
+   * ended that the database did not answer for yet: who claims faster than it completes would hold
+   * more and more.
+   */
+  want({ active, ready, unanswered }: Holding): number {
+    if (ready > this.#size / 2 || unanswered > UNANSWERED_MAX) return 0;
+    return this.#concurrency + this.#size - active - ready;
   }
 
   /** All lanes were asked, and so many wait to start now. */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { ClaimedRow } from "./claimed-row.ts";
 import { Claim, ClaimedTask } from "./claimed-task.ts";
 import { queue } from "./queue.ts";
 import { ReadyLine } from "./ready-line.ts";
@@ -26,7 +27,7 @@ function task(given: Given): ClaimedTask {
   const row = [lastId, lane, "", 1, "", 5, runAt * 1000, ...owner, "1"];
   const sources = { laneOf: () => undefined, handlerOf: () => handler };
   const facts = { claimedAtMs, trustedUntilMs: 1, isHeldHead: false };
-  return new ClaimedTask(row.join(FIELD), sources, new Claim("claim"), facts);
+  return new ClaimedTask(new ClaimedRow(row.join(FIELD)), sources, new Claim("claim"), facts);
 }
 
 /** A line with so many tasks of each kind, one kind after another. */

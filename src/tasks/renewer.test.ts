@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { ManualClock, settle } from "../../test/support/manual-clock.ts";
 import { silentLogger } from "../base/log.ts";
 import type { Database } from "../db/database.ts";
+import { ClaimedRow } from "./claimed-row.ts";
 import { Claim, ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { TaskMetrics } from "./metrics.ts";
@@ -17,7 +18,7 @@ function claimedAt(claimedAtMs: number): ClaimedTask {
   const lane = { queue: "orders", tenant: "default", priority: 5 };
   const sources = { laneOf: () => lane, handlerOf: () => handler };
   const trustedUntilMs = claimedAtMs + LEASE_MS * 0.9;
-  return new ClaimedTask(row, sources, new Claim("claim"), {
+  return new ClaimedTask(new ClaimedRow(row), sources, new Claim("claim"), {
     claimedAtMs,
     trustedUntilMs,
     isHeldHead: false,
@@ -37,6 +38,7 @@ it("gives a task up a tenth before its lease ends, when no renewal is answered",
   };
   const silent: Pick<Database, "connect"> = { connect: () => new Promise(() => {}) };
   const renewer = new Renewer(silent as Database, executor as Executor, {
+    packs: { open: () => Promise.resolve(new Set()) },
     leaseSeconds: LEASE_MS / 1000,
     isPooled: true,
     clock,

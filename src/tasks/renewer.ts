@@ -7,13 +7,16 @@ import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { shapePlans } from "../db/sql/session.ts";
-import type { ClaimedTask } from "./claimed-task.ts";
+import { isRefusal } from "../db/sqlstate.ts";
+import type { ClaimedTask, TaskPack } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import type { TaskMetrics } from "./metrics.ts";
+import type { PackFinisher } from "./pack-finisher.ts";
 import { findCancelled, renewLeases } from "./sql/lease.ts";
 import { LeaseLostError, TaskCancelledError } from "./task.ts";
 
 export interface RenewerOptions {
+  readonly packs: Pick<PackFinisher, "open">;
   readonly leaseSeconds: number;
   readonly isPooled: boolean;
   readonly clock: Clock;
@@ -102,10 +105,17 @@ export class Renewer implements Service {
 
   async #renew(tasks: readonly ClaimedTask[]): Promise<void> {
     const { clock, leaseSeconds, metrics } = this.#options;
-    const sentAtMs = clock.now();
-    const tokens = tasks.map((task) => task.token);
-    const renewals = await renewLeases(await this.#connect(), tokens, leaseSeconds);
+    const connection = await this.#connect();
+    const openedAtMs = clock.now();
+    const locked = await this.#openPacks(tasks, connection);
     for (const task of tasks) {
+      if (task.pack !== undefined && locked.has(task.pack)) this.#trustLocked(task, openedAtMs);
+    }
+    const sentAtMs = clock.now();
+    const sent = tasks.filter(({ pack }) => pack === undefined || pack.state === "open");
+    const tokens = sent.map((task) => task.token);
+    const renewals = await renewLeases(connection, tokens, leaseSeconds);
+    for (const task of sent) {
       const renewal = renewals.get(task.id);
       if (renewal === undefined) {
         this.#executor.lose(task, new LeaseLostError(task.token));
@@ -114,8 +124,7 @@ export class Renewer implements Service {
       const { until, cancelReason } = renewal;
       if (cancelReason !== null) this.#executor.cancel(task, new TaskCancelledError(cancelReason));
       if (until === null) {
-        // Its own transaction has it locked: nobody takes it, and it is asked for again at once.
-        task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + 3 * this.#turnMs());
+        this.#trustLocked(task, sentAtMs);
         continue;
       }
       task.renewedAtMs = sentAtMs;
@@ -123,6 +132,27 @@ export class Renewer implements Service {
       task.renewedUntil = until;
     }
     metrics.renewals.add(renewals.size);
+  }
+
+  /** Packs that take so long are not worth keeping together. Gives those that are locked. */
+  async #openPacks(
+    tasks: readonly ClaimedTask[],
+    connection: Connection,
+  ): Promise<ReadonlySet<TaskPack>> {
+    const packs = new Set(tasks.flatMap(({ pack }) => pack ?? []));
+    try {
+      return await this.#options.packs.open(packs, connection);
+    } catch (error) {
+      if (!isRefusal(error)) throw error; // The connection may be gone.
+      // Other leases must not go with it.
+      this.#options.logger.warn({ error: messageOf(error) }, "could not open packs");
+      return new Set();
+    }
+  }
+
+  /** Its own transaction has it locked: nobody takes it, and it is asked for again at once. */
+  #trustLocked(task: ClaimedTask, sentAtMs: number): void {
+    task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + 3 * this.#turnMs());
   }
 
   async #findCancelled(): Promise<void> {

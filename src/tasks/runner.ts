@@ -2,9 +2,9 @@ import { type Clock, pause } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
-import type { Database, SqlExecutor } from "../db/database.ts";
+import type { Database } from "../db/database.ts";
 import { Notifier } from "../db/notifier.ts";
-import type { ClaimedTask } from "./claimed-task.ts";
+import { Acts } from "./acts.ts";
 import { Claimer } from "./claimer.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
@@ -14,13 +14,9 @@ import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
-import type { TaskActs } from "./running-context.ts";
 import { TaskSession } from "./session.ts";
-import { resultJson, settleRefused } from "./settlement.ts";
-import { completeTasks } from "./sql/finish.ts";
-import { extendLease, saveProgress } from "./sql/lease.ts";
+import { settleRefused } from "./settlement.ts";
 import { readQueues } from "./sql/queues.ts";
-import { LeaseLostError } from "./task.ts";
 
 export interface TaskRunnerOptions {
   readonly workerId: string;
@@ -93,7 +89,7 @@ export class TaskRunner implements Service {
         if (hasReturned) notifier.ring();
       },
     });
-    this.#executor = new Executor(this.finisher, new Acts(db, options), {
+    this.#executor = new Executor(this.finisher, new Acts(db, this.finisher.packs, options), {
       handlers,
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
@@ -109,6 +105,7 @@ export class TaskRunner implements Service {
       onKeyedLost: (task) => this.#claimer.closeLane(task.lane),
     });
     this.renewer = new Renewer(db, this.#executor, {
+      packs: this.finisher.packs,
       leaseSeconds: options.leaseSeconds,
       isPooled: options.isPooled,
       clock,
@@ -118,6 +115,8 @@ export class TaskRunner implements Service {
     this.#claimer = new Claimer(this.#claims, this.#executor, {
       ...options,
       queues: handlers.map(({ queue }) => queue.name),
+      isByRow: (queue) => this.finisher.packs.use.isByRow(queue),
+      onOpened: () => notifier.ring(),
       weightOf: (name, tenant) => {
         const handler = this.#executor.handlerOf(name);
         return handler === undefined ? 1 : tenantWeight(handler.queue.settings, tenant);
@@ -199,40 +198,4 @@ async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<
   const over = new AbortController();
   await Promise.race([done, pause(ms, clock, over.signal)]);
   over.abort();
-}
-
-/** What a handler does through its context, on connections of the worker's own. */
-class Acts implements TaskActs {
-  readonly workerId: string;
-  readonly logger: Logger;
-  readonly #db: Database;
-  readonly #clock: Clock;
-
-  constructor(db: Database, { workerId, logger, clock }: TaskRunnerOptions) {
-    this.#db = db;
-    this.#clock = clock;
-    this.workerId = workerId;
-    this.logger = logger;
-  }
-
-  async extend(task: ClaimedTask, seconds: number): Promise<Date> {
-    const sentAtMs = this.#clock.now();
-    const until = await extendLease(this.#db, task.token, seconds);
-    if (until === undefined) throw new LeaseLostError(task.token);
-    task.renewedUntil = until;
-    task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + seconds * 900);
-    return task.leaseUntil;
-  }
-
-  async progress(task: ClaimedTask, json: string): Promise<void> {
-    if (!(await saveProgress(this.#db, task.token, json))) throw new LeaseLostError(task.token);
-  }
-
-  async complete(task: ClaimedTask, tx: SqlExecutor, result: unknown): Promise<void> {
-    const { taskId: id, generation, claimId } = task.token;
-    const row = { id, generation, claimId, result: resultJson(result) };
-    const accepted = await completeTasks(this.#db.over(tx), [row], []);
-    if (accepted !== undefined) throw new LeaseLostError(task.token);
-    task.isCompletedByHandler = true;
-  }
 }

@@ -9,6 +9,8 @@ import type { LeaseToken } from "./task.ts";
 export interface TaskActs {
   readonly workerId: string;
   readonly logger: Logger;
+  /** The handler is about to do something with the lease of this task alone. */
+  usesLease(task: ClaimedTask): void;
   extend(task: ClaimedTask, seconds: number): Promise<Date>;
   progress(task: ClaimedTask, json: string): Promise<void>;
   complete(task: ClaimedTask, tx: SqlExecutor, result: unknown): Promise<void>;
@@ -30,6 +32,7 @@ export class RunningContext implements TaskContext {
     return this.#task.abort.signal;
   }
   get token(): LeaseToken {
+    this.#acts.usesLease(this.#task);
     return this.#task.token;
   }
   get leaseUntil(): Date {

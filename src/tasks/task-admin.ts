@@ -11,6 +11,7 @@ import {
   reviveTask,
 } from "./sql/act.ts";
 import { findTasks, listTasks, readFailures, type TaskRow } from "./sql/inspect.ts";
+import { openPackOf } from "./sql/open-packs.ts";
 import { readWhy } from "./sql/why.ts";
 import type { TaskState } from "./task.ts";
 import { type TaskFailure, type TaskView, toTaskFailure, toTaskView } from "./view.ts";
@@ -87,8 +88,9 @@ export class TaskAdmin {
     refuseUnknown("cancel", options, ["reason", "tenant"]);
     requireTaskId(id);
     const { reason = "cancelled by request", tenant } = options;
-    // Between the two statements it may have been claimed, or put back.
+    // Between the statements it may have been claimed, or put back.
     for (let tries = 0; tries < 3; tries += 1) {
+      await this.#openPackOf(id, tenant);
       if (await cancelWaiting(this.#db, id, reason, tenant)) {
         await announceChange(this.#db, this.#channels.changes);
         return "cancelled";
@@ -105,6 +107,7 @@ export class TaskAdmin {
   /** Runs now what waits for its time; gives another life to what failed, died or was cancelled. */
   async retry(id: string, { tenant }: TenantOptions = {}): Promise<void> {
     const { state } = await this.#find(id, tenant);
+    await this.#openPackOf(id, tenant);
     const isDone =
       (await hurryTask(this.#db, id, tenant)) ||
       (await redriveDeadLetters(this.#db, { ids: [id] }, 1)).length === 1 ||
@@ -119,6 +122,12 @@ export class TaskAdmin {
     const row = await this.#find(id, tenant);
     const facts = await readWhy(this.#db, id);
     return explain(row, facts);
+  }
+
+  /** A task of a pack becomes a row, unless it is another tenant's. */
+  async #openPackOf(id: string, tenant: string | undefined): Promise<void> {
+    const isOpened = await openPackOf(this.#db, id, tenant);
+    if (isOpened) await notify(this.#db, this.#channels.tasks, "");
   }
 
   async #find(id: string, tenant: string | undefined): Promise<TaskRow> {

@@ -5,6 +5,7 @@ import { Database } from "../db/database.ts";
 import { resolveNames } from "../db/names.ts";
 import type { TaskContext } from "../tasks/context.ts";
 import type { TaskHandler } from "../tasks/queue.ts";
+import { openPackOf } from "../tasks/sql/open-packs.ts";
 import { putOnProbation } from "../tasks/sql/reap.ts";
 import type { Task } from "../tasks/task.ts";
 import type { ConnectOptions } from "../worker/connect.ts";
@@ -167,6 +168,9 @@ export class TestKit implements AsyncDisposable {
 
   /** What the leader does when a worker stops renewing. */
   async #takeAway(task: Task): Promise<void> {
-    await this.#db.transaction((tx) => putOnProbation(tx, [task.id]));
+    await this.#db.transaction(async (tx) => {
+      await openPackOf(tx, task.id);
+      await putOnProbation(tx, [task.id]);
+    });
   }
 }

@@ -295,7 +295,8 @@ interface Wakes {
 export function servicesOf(parts: Parts): Service[] {
   const { registry, leader, housekeeper, scheduler } = parts;
   const { dispatcher, listener, reader, tasks, runner } = parts;
-  const taskServices = tasks === undefined ? [] : [tasks.finisher, tasks.renewer, tasks];
+  const taskServices =
+    tasks === undefined ? [] : [tasks.finisher, tasks.finisher.packs, tasks.renewer, tasks];
   return [
     registry,
     leader,

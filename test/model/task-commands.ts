@@ -12,7 +12,9 @@ import {
 } from "../../src/index.ts";
 import { buryTasks, completeTasks, endTasks, putBackTasks } from "../../src/tasks/sql/finish.ts";
 import { extendLease, renewLeases, saveProgress } from "../../src/tasks/sql/lease.ts";
-import type { Act, ModelTask, TaskModel } from "./task-model.ts";
+import { openWaitingPacks } from "../../src/tasks/sql/open-packs.ts";
+import { insertPacks } from "../../src/tasks/sql/packs.ts";
+import { type Act, MAX_ATTEMPTS, type ModelTask, type TaskModel } from "./task-model.ts";
 import { type Stage, WORKERS } from "./task-stage.ts";
 import type { ModelWorker } from "./task-worker.ts";
 
@@ -104,6 +106,35 @@ export const claimUnkeyed = (
     const claimed = await one.claimUnkeyed(queue, take, isBesideOthers);
     expect(claimed.map(({ id }) => id).sort()).toEqual(expected.sort());
     for (const task of claimed) model.claim(task, one.id);
+  });
+
+/** As a bulk of so many is stored, were it large enough. */
+export const enqueuePack = (queue: string, count: number): TaskCommand =>
+  command(`enqueue a pack of ${count} to ${queue}`, async (model, stage) => {
+    const shape = {
+      lane: stage.laneOf(queue),
+      queue,
+      tenant: "default",
+      priority: 5,
+      max_attempts: MAX_ATTEMPTS,
+    };
+    const payloads = Array.from({ length: count }, (_, n) => JSON.stringify({ variant: n }));
+    for (const id of await insertPacks(stage.db, [payloads], shape)) model.enqueue(id, queue, null);
+  });
+
+export const claimPacksOf = (worker: number, queue: string, take: number): TaskCommand =>
+  command(`worker ${worker} claims ${take} packs of ${queue}`, async (model, stage) => {
+    const one = workerAt(stage, worker);
+    const expected = model.nextPacked(queue, take);
+    const claimed = await one.claimPacks(stage.laneOf(queue), take);
+    expect(claimed.map(({ id }) => id).sort()).toEqual(expected.sort());
+    for (const task of claimed) model.claim(task, one.id);
+  });
+
+/** Nothing of it changes but where its tasks stand in line. */
+export const openPacks = (queue: string, take: number): TaskCommand =>
+  command(`open ${take} packs of ${queue}`, async (_, stage) => {
+    await openWaitingPacks(stage.db, { lane: stage.laneOf(queue), floor: 0, take });
   });
 
 export async function claimKeyedBy(

@@ -27,6 +27,8 @@ export interface ShownTask {
 export interface StoredTask extends ShownTask {
   readonly order: number | null;
   readonly expired: boolean;
+  /** In which it is, with others. */
+  readonly pack: string | null;
 }
 
 export interface ModelTask {
@@ -44,6 +46,7 @@ export interface ModelTask {
   /** By which it is claimed; null when the next look at the tables is to tell. */
   order: number | null;
   expired: boolean;
+  pack: string | null;
   /** Must wait before it is tried again. */
   isDelayed: boolean;
   /** When a person brought it back to its old place, in commands. */
@@ -124,6 +127,7 @@ export class TaskModel {
       cancelling: false,
       order: null,
       expired: false,
+      pack: null,
       isDelayed: false,
       returnedAt: 0,
       life: 0,
@@ -142,10 +146,21 @@ export class TaskModel {
     if (this.pausedQueues.has(queue)) return [];
     return this.all
       .filter((task) => task.queue === queue && task.key === null && task.state === "pending")
-      .filter((task) => task.onProbation === onProbation)
+      .filter((task) => task.onProbation === onProbation && task.pack === null)
       .sort((a, b) => (a.order ?? 0) - (b.order ?? 0))
       .slice(0, count)
       .map(({ id }) => id);
+  }
+
+  /** The tasks of the packs that a claim must take. */
+  nextPacked(queue: string, packs: number): string[] {
+    if (this.pausedQueues.has(queue)) return [];
+    const packed = this.all.filter(
+      (task) => task.queue === queue && task.pack !== null && task.state === "pending",
+    );
+    const ids = [...new Set(packed.map(({ pack }) => Number(pack)))].sort((a, b) => a - b);
+    const taken = new Set(ids.slice(0, packs));
+    return packed.filter(({ pack }) => taken.has(Number(pack))).map(({ id }) => id);
   }
 
   /** One claim of keyed tasks, as it was made: were all of them free to be claimed? */
@@ -346,10 +361,13 @@ export class TaskModel {
   /** Takes in what only the tables know: the orders of tasks that moved, and ended leases. */
   learn(stored: readonly StoredTask[]): void {
     const highest = this.#highestOrder;
-    for (const { id, order, expired } of stored) {
+    for (const { id, order, expired, pack } of stored) {
       const task = this.tasks.get(id);
       if (task === undefined || !isLive(task)) continue;
       task.expired = expired;
+      // Who waited in a pack that was opened stands at the end of the line.
+      if (task.pack !== null && pack === null && task.state === "pending") task.order = null;
+      task.pack = pack;
       if (order === null) continue;
       if (task.order === null && order <= highest) {
         throw new Error(`task ${id} came back at ${order}, not behind all others at ${highest}`);

@@ -5,17 +5,20 @@ import {
   cancel,
   claimKeyed,
   claimKeyedBy,
+  claimPacksOf,
   claimUnkeyed,
   crash,
   type EndSpec,
   end,
   endBy,
   enqueue,
+  enqueuePack,
   expire,
   type Forgery,
   hear,
   housekeep,
   move,
+  openPacks,
   pause,
   pauseKey,
   redrive,
@@ -88,6 +91,14 @@ const choices: [times: number, fc.Arbitrary<TaskCommand>][] = [
       })
       .map(claimKeyed),
   ],
+  [3, fc.tuple(queueName, fc.integer({ min: 1, max: 4 })).map((given) => enqueuePack(...given))],
+  [
+    4,
+    fc
+      .tuple(worker, queueName, fc.integer({ min: 1, max: 2 }))
+      .map((given) => claimPacksOf(...given)),
+  ],
+  [1, fc.tuple(queueName, fc.constant(1)).map((given) => openPacks(...given))],
   [8, fc.tuple(worker, ends).map((given) => end(...given))],
   [2, worker.map(hear)],
   [2, fc.tuple(queueName, key, worker, fc.boolean()).map((given) => move(...given))],
@@ -126,7 +137,10 @@ async function finish(model: TaskModel, stage: Stage): Promise<void> {
   if (one === undefined) throw new Error("no worker");
   for (let round = 0; round < 2 * model.all.length && model.all.some(isLive); round += 1) {
     await claimKeyedBy(one, 10, true, { model, stage });
-    for (const { name } of QUEUES) await claimUnkeyed(0, name, 10, true).run(model, stage);
+    for (const { name } of QUEUES) {
+      await claimUnkeyed(0, name, 10, true).run(model, stage);
+      await claimPacksOf(0, name, 2).run(model, stage);
+    }
     const ends = one.gates.map((_, pick) => ({ pick, act: "complete" as const }));
     await endBy(one, ends, model);
     await stage.verify(model);

@@ -39,15 +39,21 @@ const READ = `
          lease_generation AS generation, claim_id AS "claimId", leased_by AS "workerId",
          on_probation AS "onProbation", losses::int AS losses,
          cancel_reason IS NOT NULL AS cancelling, claim_order::int AS "order",
-         COALESCE(lease_until <= NOW(), FALSE) AS expired
+         COALESCE(lease_until <= NOW(), FALSE) AS expired, NULL AS pack
     FROM tidemill.tasks
    UNION ALL
+  SELECT one.id::text, queue, NULL, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
+         (claim_id IS NOT NULL)::int, (claim_id IS NOT NULL)::int, claim_id, leased_by,
+         FALSE, 0, FALSE, one.id::int, COALESCE(lease_until <= NOW(), FALSE), pack.id::text
+    FROM tidemill.task_packs AS pack
+   CROSS JOIN LATERAL unnest(pack.ids) AS one(id)
+   UNION ALL
   SELECT id::text, queue, partition_key, state, attempt, lease_generation, claim_id, leased_by,
-         FALSE, 0, FALSE, NULL, FALSE
+         FALSE, 0, FALSE, NULL, FALSE, NULL
     FROM tidemill.task_history
    UNION ALL
   SELECT id::text, queue, partition_key, 'dead', attempt, lease_generation, claim_id, leased_by,
-         FALSE, 0, FALSE, NULL, FALSE
+         FALSE, 0, FALSE, NULL, FALSE, NULL
     FROM tidemill.dead_letters`;
 
 // What runs must be in the ledger, or nobody finds it when its worker dies.
@@ -59,10 +65,19 @@ const COUNT = `
              AND NOT EXISTS (
                    SELECT FROM tidemill.task_claims AS claim
                     WHERE claim.claim_id = task.claim_id
-                      AND task.id = ANY (claim.task_ids))) AS unfindable`;
+                      AND task.id = ANY (claim.task_ids))) AS unfindable,
+         (SELECT count(*)::int
+            FROM tidemill.task_packs AS pack
+           WHERE pack.claim_id IS NOT NULL
+             AND NOT EXISTS (
+                   SELECT FROM tidemill.task_claims AS claim
+                    WHERE claim.claim_id = pack.claim_id
+                      AND pack.id = ANY (claim.pack_ids)
+                      AND pack.ids <@ claim.task_ids)) AS unfindable_packs`;
 
 const RESET = `
   DELETE FROM tidemill.tasks;
+  DELETE FROM tidemill.task_packs;
   DELETE FROM tidemill.task_history;
   DELETE FROM tidemill.dead_letters;
   DELETE FROM tidemill.task_failures;
@@ -199,9 +214,21 @@ export class Stage {
       [worker.id, parity],
     );
     await this.database.pool.query(
+      `UPDATE tidemill.task_packs SET lease_until = lease_until - INTERVAL '${PASSED_SECONDS} s'
+        WHERE leased_by = $1 AND id % 2 <> $2`,
+      [worker.id, parity],
+    );
+    await this.database.pool.query(
       `UPDATE tidemill.task_claims SET check_at = check_at - INTERVAL '${PASSED_SECONDS} s'`,
     );
     worker.clock.advance(LEASE_SECONDS * 1_000);
+  }
+
+  /** The lane of the queue's rows and packs. */
+  laneOf(queueName: string): number {
+    const isIts = ({ queue: one, priority }: Layout["lanes"][number]): boolean =>
+      one === queueName && priority >= 0;
+    return this.layout.lanes.find(isIts)!.lane;
   }
 
   async timePasses(): Promise<void> {
@@ -248,10 +275,10 @@ export class Stage {
       if (!isHeld) model.end(token, "back", true);
     }
     model.learn(rows);
-    const shown = rows.map(({ order: _order, expired: _expired, ...task }) => task);
+    const shown = rows.map(({ order: _order, expired: _expired, pack: _pack, ...task }) => task);
     expect(shown.sort(byId)).toEqual(model.show().sort(byId));
     const { rows: counts } = await this.database.pool.query(COUNT);
     const live = rows.filter(({ order, state }) => order !== null || state === "scheduled");
-    expect(counts).toEqual([{ tally: live.length, unfindable: 0 }]);
+    expect(counts).toEqual([{ tally: live.length, unfindable: 0, unfindable_packs: 0 }]);
   }
 }

@@ -4,6 +4,7 @@ import { type Logger, silentLogger } from "../../src/base/log.ts";
 import type { Service } from "../../src/base/supervisor.ts";
 import type { Database } from "../../src/db/database.ts";
 import { LeaseLostError, type Queue } from "../../src/index.ts";
+import { isPackLane, rowLane } from "../../src/tasks/claimed-pack.ts";
 import type { ClaimedTask } from "../../src/tasks/claimed-task.ts";
 import { Claims } from "../../src/tasks/claims.ts";
 import { Executor } from "../../src/tasks/executor.ts";
@@ -18,6 +19,7 @@ import type { TaskSession } from "../../src/tasks/session.ts";
 import { settleRefused } from "../../src/tasks/settlement.ts";
 import { Settling } from "../../src/tasks/settling.ts";
 import { claimTasks } from "../../src/tasks/sql/claim.ts";
+import { claimPacks } from "../../src/tasks/sql/packs.ts";
 import { ManualClock, settle } from "../support/manual-clock.ts";
 
 export const LEASE_SECONDS = 60;
@@ -77,7 +79,7 @@ export class ModelWorker {
   readonly #settling = new Settling("tidemill.task_numbers");
   readonly #metrics = new TaskMetrics();
   readonly #stop = new AbortController();
-  readonly #ended: Promise<void>;
+  readonly #ended: Promise<unknown>;
   readonly #complaint: Promise<never>;
   readonly #logger: Logger;
 
@@ -104,7 +106,10 @@ export class ModelWorker {
       ...this.#common,
       settling: this.#settling,
       sources: {
-        laneOf: (lane) => parts.layout.lanes.find((one) => one.lane === lane),
+        laneOf: (lane) => {
+          const known = isPackLane(lane) ? rowLane(lane) : lane;
+          return parts.layout.lanes.find((one) => one.lane === known);
+        },
         handlerOf: (queue) => this.executor.handlerOf(queue)!,
       },
     });
@@ -123,7 +128,8 @@ export class ModelWorker {
         clock: this.clock,
       },
     );
-    this.#ended = this.#finisher.run(this.#stop.signal);
+    const { signal } = this.#stop;
+    this.#ended = Promise.all([this.#finisher.run(signal), this.#finisher.packs.run(signal)]);
   }
 
   get #common() {
@@ -141,10 +147,10 @@ export class ModelWorker {
     const never = (): never => {
       throw new Error("no handler asks for this");
     };
-    const acts = { workerId: this.id, logger: silentLogger, extend: never, progress: never };
+    const acts = { usesLease: never, extend: never, progress: never, complete: never };
     return new Executor(
       this.#finisher,
-      { ...acts, complete: never },
+      { ...acts, workerId: this.id, logger: silentLogger },
       {
         handlers: this.#parts.layout.queues.map((queue) => queue.handle(run)),
         concurrency: 1_000,
@@ -197,6 +203,17 @@ export class ModelWorker {
     return tasks;
   }
 
+  async claimPacks(lane: number, take: number): Promise<readonly ClaimedTask[]> {
+    const { workerId, leaseSeconds } = this.#common;
+    const { tasks } = await this.#claims.takePacks((claimId) =>
+      claimPacks(this.#parts.claims, { claimId, workerId, leaseSeconds }, [
+        { lane, floor: 0, take },
+      ]),
+    );
+    await this.quiet();
+    return tasks;
+  }
+
   /** From all key spaces, as a turn of its claimer does. */
   async claimKeyed(want: number, isNews: boolean): Promise<readonly KeyedBatch[]> {
     this.clock.advance(200); // Looks and holds are due again.
@@ -230,7 +247,12 @@ export class ModelWorker {
     const { db } = this.#parts;
     // Of its two loops, one renews and one watches the clock.
     await runTurns(this.clock, 2, (clock) => {
-      const renewer = new Renewer(db, this.executor, { ...this.#common, clock, isPooled: true });
+      const renewer = new Renewer(db, this.executor, {
+        ...this.#common,
+        packs: this.#finisher.packs,
+        clock,
+        isPooled: true,
+      });
       renewer.changed();
       return renewer;
     });

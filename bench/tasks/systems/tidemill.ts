@@ -14,6 +14,6 @@ export const tidemill = (): TaskSystem => ({
   program: modernProgram(PROGRAM),
   completed: async (client) => await readCount(client, "tidemill.task_history"),
   async pending(client) {
-    return (await readCount(client, TASKS)).completed;
+    return (await readCount(client, "tidemill.live_tasks")).completed;
   },
 });

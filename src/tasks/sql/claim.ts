@@ -224,8 +224,9 @@ export async function claimTasks(
   return unpack(rows);
 }
 
-// One snapshot: what it shows as running is what its rows are judged by. A claim that is open, and
-// may yet be rolled back, still looks pending here.
+// Lanes of rows, and those of packs that are known or have one. One snapshot: what it shows as
+// running is what its rows are judged by. A claim that is open, and may yet be rolled back, still
+// looks pending here.
 const LOOK = statement(
   "lanes_look",
   `SELECT line.lane, line.queue, line.tenant, line.priority,
@@ -245,8 +246,31 @@ const LOOK = statement(
         ORDER BY ready.claim_order
         LIMIT 1
      ) AS head ON TRUE
-    WHERE line.queue = ANY ($1::text[])`,
+    WHERE line.queue = ANY ($1::text[])
+    UNION ALL
+   SELECT $4::int + line.lane, line.queue, line.tenant, line.priority, head.id,
+          extract(epoch FROM NOW() - head.created_at)::float8,
+          pg_snapshot_xmin(pg_current_snapshot())::text,
+          ${MARKER}
+     FROM {schema}.task_lanes AS line
+     LEFT JOIN unnest($2::text::int[], $3::text::bigint[]) AS known(lane, floor)
+       ON known.lane = $4::int + line.lane
+     LEFT JOIN LATERAL (
+       SELECT ready.id, ready.created_at
+         FROM {schema}.task_packs AS ready
+        WHERE ready.lane = line.lane
+          AND ready.id > COALESCE(known.floor, 0)
+          AND ready.claim_id IS NULL
+        ORDER BY ready.id
+        LIMIT 1
+     ) AS head ON TRUE
+    WHERE line.queue = ANY ($1::text[])
+      AND line.priority >= 0
+      AND (known.lane IS NOT NULL OR head.id IS NOT NULL)`,
 );
+
+/** Packs wait in lanes of their own, with the numbers of those of their tasks' rows and this. */
+export const PACK_LANES = 2 ** 30;
 
 export interface LaneView {
   readonly lane: number;
@@ -285,6 +309,7 @@ export async function lookAtLanes(
     [...queues],
     `{${[...floors.keys()].join(",")}}`,
     `{${[...floors.values()].join(",")}}`,
+    PACK_LANES,
   ]);
   const [first] = rows;
   if (first === undefined) return undefined;

@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { holdsTask } from "./open-packs.ts";
 
 const COMMON = `
           id::text AS id, tenant, queue, kind, priority, partition_key, payload, bytes,
@@ -10,6 +11,19 @@ const LIVE = `
    SELECT ${COMMON}, state, lease_until, progress, cancel_reason AS reason, NULL::text AS cause,
           NULL::text AS result, NULL::timestamptz AS finished_at
      FROM {schema}.tasks`;
+
+// A pack as the tasks that it holds; `packs` has those that may be asked for.
+const inPacks = (packs: string): string => `
+   SELECT one.id::text AS id, tenant, queue, kind, priority, NULL::text AS partition_key,
+          one.payload, NULL::bytea AS bytes, NULL::text AS content_type,
+          (claim_id IS NOT NULL)::int AS attempt, max_attempts, created_at, created_at AS run_at,
+          claimed_at, leased_by, (claim_id IS NOT NULL)::int AS lease_generation, options,
+          CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END AS state, lease_until,
+          NULL::jsonb AS progress, NULL::text AS reason, NULL::text AS cause,
+          NULL::text AS result, NULL::timestamptz AS finished_at
+     FROM (${packs}) AS pack
+    CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)))
+               AS one(id, payload)`;
 const ENDED = `
    SELECT ${COMMON}, state, NULL::timestamptz AS lease_until, NULL::jsonb AS progress, reason,
           NULL::text AS cause, result, finished_at
@@ -58,6 +72,18 @@ export interface TaskRow {
 const FIND = statement(
   "tasks_find",
   `${LIVE} WHERE id = ANY ($1::text::bigint[])
+    UNION ALL ${inPacks(`
+            SELECT *
+              FROM {schema}.task_packs
+             WHERE id = ANY (ARRAY(
+                     SELECT found.id
+                       FROM unnest($1::text::bigint[]) AS given(id)
+                      CROSS JOIN LATERAL (
+                        SELECT pack.id
+                          FROM {schema}.task_packs AS pack
+                         WHERE ${holdsTask("given.id")}
+                      ) AS found
+                      GROUP BY found.id))`)} WHERE one.id = ANY ($1::text::bigint[])
     UNION ALL ${ENDED} WHERE id = ANY ($1::text::bigint[])
     UNION ALL ${DEAD} WHERE id = ANY ($1::text::bigint[])`,
 );
@@ -96,7 +122,34 @@ const WHERE = `
 const list = (name: string, source: string, state: string) =>
   statement(name, `${source} ${WHERE} AND ${state} ORDER BY id DESC LIMIT $6`);
 
-const LIST_LIVE = list("tasks_list_live", LIVE, "($5::text IS NULL OR state = $5)");
+const PACK_FILTER = `($1::text IS NULL OR queue = $1)
+            AND ($2::text IS NULL OR tenant = $2)
+            AND $3::text IS NULL
+            AND ($5::text IS NULL OR $5 = CASE WHEN claim_id IS NULL THEN 'pending'
+                                               ELSE 'running' END)`;
+
+// One statement, because a pack may be opened meanwhile. Of packs, those that the page begins in,
+// and as many below it as tasks are asked for: each of those holds one at least.
+const LIST_LIVE = statement(
+  "tasks_list_live",
+  `(${LIVE} ${WHERE} AND ($5::text IS NULL OR state = $5) ORDER BY id DESC LIMIT $6)
+    UNION ALL
+   (${inPacks(`
+      (SELECT *
+         FROM {schema}.task_packs
+        WHERE ${PACK_FILTER}
+          AND int8range(id, last_id, '[]') @> $4::bigint)
+        UNION ALL
+      (SELECT *
+         FROM {schema}.task_packs
+        WHERE ${PACK_FILTER}
+          AND ($4::bigint IS NULL OR last_id < $4)
+        ORDER BY last_id DESC
+        LIMIT $6)`)}
+     WHERE $4::bigint IS NULL OR one.id < $4
+     ORDER BY one.id DESC
+     LIMIT $6)`,
+);
 const LIST_ENDED = list("tasks_list_ended", ENDED, "($5::text IS NULL OR state = $5)");
 const LIST_DEAD = list("tasks_list_dead", DEAD, "($5::text IS NULL OR $5 = 'dead')");
 

@@ -75,24 +75,40 @@ const COUNTS = statement(
              SELECT queue, priority, amount FROM {schema}.task_tally) AS one
       GROUP BY queue, priority
    ), running AS (
-     SELECT task.queue, count(*) AS count
-       FROM {schema}.task_claims AS claim
-      CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
-       JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
-      GROUP BY task.queue
+     SELECT held.queue, sum(held.count) AS count
+       FROM (SELECT task.queue, count(*) AS count
+               FROM {schema}.task_claims AS claim
+              CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
+               JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
+              GROUP BY task.queue
+              UNION ALL
+             SELECT pack.queue, sum(cardinality(pack.ids))
+               FROM {schema}.task_claims AS claim
+              CROSS JOIN LATERAL unnest(claim.pack_ids) AS one(id)
+               JOIN {schema}.task_packs AS pack
+                 ON pack.id = one.id AND pack.claim_id = claim.claim_id
+              GROUP BY pack.queue) AS held
+      GROUP BY held.queue
    ), dead AS (
      SELECT queue, count(*) AS count FROM {schema}.dead_letters GROUP BY queue
    ), oldest AS (
      SELECT line.queue, min(head.run_at) AS run_at
        FROM {schema}.task_lanes AS line
       CROSS JOIN LATERAL (
-        SELECT ready.run_at
-          FROM {schema}.tasks AS ready
-         WHERE ready.lane = line.lane
-           AND ready.claim_order > 0
-           AND ready.state = 'pending'
-         ORDER BY ready.claim_order
-         LIMIT 1
+        (SELECT ready.run_at
+           FROM {schema}.tasks AS ready
+          WHERE ready.lane = line.lane
+            AND ready.claim_order > 0
+            AND ready.state = 'pending'
+          ORDER BY ready.claim_order
+          LIMIT 1)
+         UNION ALL
+        (SELECT ready.created_at
+           FROM {schema}.task_packs AS ready
+          WHERE ready.lane = line.lane
+            AND ready.claim_id IS NULL
+          ORDER BY ready.id
+          LIMIT 1)
       ) AS head
       GROUP BY line.queue
    )

@@ -126,14 +126,19 @@ const FORGET = statement(
   "claims_forget",
   `WITH due AS MATERIALIZED (
      SELECT claim.claim_id,
-            (SELECT min(task.lease_until)
-               FROM unnest(claim.task_ids) AS one(id)
-              CROSS JOIN LATERAL (
-                SELECT live.lease_until
-                  FROM {schema}.tasks AS live
-                 WHERE live.id = one.id AND live.claim_id = claim.claim_id
-                OFFSET 0
-              ) AS task) AS next_at
+            LEAST(
+              (SELECT min(task.lease_until)
+                 FROM unnest(claim.task_ids) AS one(id)
+                CROSS JOIN LATERAL (
+                  SELECT live.lease_until
+                    FROM {schema}.tasks AS live
+                   WHERE live.id = one.id AND live.claim_id = claim.claim_id
+                  OFFSET 0
+                ) AS task),
+              (SELECT min(pack.lease_until)
+                 FROM {schema}.task_packs AS pack
+                WHERE pack.id = ANY (claim.pack_ids) AND pack.claim_id = claim.claim_id)
+            ) AS next_at
        FROM {schema}.task_claims AS claim
       WHERE claim.claim_id = ANY ($1::text::uuid[])
    ), gone AS (

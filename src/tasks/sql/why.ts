@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { holdsTask } from "./open-packs.ts";
 
 // Everything that may keep one task from running, in one snapshot.
 const WHY = statement(
@@ -45,13 +46,29 @@ const WHY = statement(
              FROM (SELECT 1
                      FROM {schema}.tasks AS ahead
                     WHERE ahead.lane = task.lane
-                      AND ahead.claim_order < task.claim_order
+                      AND ahead.claim_order < COALESCE(task.claim_order, task.id)
                       AND ahead.state = 'pending'
+                    UNION ALL
+                   SELECT 1
+                     FROM {schema}.task_packs AS ahead
+                    CROSS JOIN LATERAL unnest(ahead.ids)
+                    WHERE task.partition_key IS NULL
+                      AND ahead.lane = task.lane
+                      AND ahead.id < COALESCE(task.claim_order, task.id)
+                      AND ahead.claim_id IS NULL
                     LIMIT 1000) AS capped) AS ahead
-     FROM {schema}.tasks AS task
+     FROM (SELECT id, state, queue, tenant, partition_key, partition_bucket, lane, claim_order,
+                  attempt, leased_by, lease_until, run_at, on_probation, cancel_reason
+             FROM {schema}.tasks
+            WHERE id = $1
+            UNION ALL
+           SELECT id, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END, queue, tenant,
+                  NULL, NULL, lane, NULL, (claim_id IS NOT NULL)::int, leased_by, lease_until,
+                  created_at, FALSE, NULL
+             FROM {schema}.task_packs AS pack
+            WHERE ${holdsTask("$1::bigint")}) AS task
      JOIN {schema}.queues AS queue ON queue.name = task.queue
-     JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
-    WHERE task.id = $1`,
+     JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id`,
 );
 
 export interface WhyFacts {

@@ -11,6 +11,12 @@ const PASS = [
             lease_until = lease_until - make_interval(secs => $1::float8)`,
   ),
   statement(
+    "testing_pass_packs",
+    `UPDATE {schema}.task_packs
+        SET created_at = created_at - make_interval(secs => $1::float8),
+            lease_until = lease_until - make_interval(secs => $1::float8)`,
+  ),
+  statement(
     "testing_pass_claims",
     "UPDATE {schema}.task_claims SET check_at = check_at - make_interval(secs => $1::float8)",
   ),
@@ -47,6 +53,10 @@ const UNFINISHED = statement(
      FROM {schema}.tasks
     WHERE queue = ANY ($1::text[])
       AND (state = 'running' OR run_at <= NOW())
+    UNION ALL
+   SELECT id::text
+     FROM {schema}.task_packs
+    WHERE queue = ANY ($1::text[])
     ORDER BY id
     LIMIT 20`,
 );

@@ -67,6 +67,7 @@ describe.each(["stream", "aggregate"] as const)("a salsa database with %s_* colu
     const name = "tidemill_draw_xid_first";
     expect(await readTriggers(pool)).toEqual([
       { on: "events", name },
+      { on: "tidemill.task_packs", name },
       { on: "tidemill.tasks", name },
     ]);
     const schemas = await pool.query(

@@ -5,6 +5,7 @@ import { silentLogger } from "../../../src/base/log.ts";
 import { Database, type Queryable } from "../../../src/db/database.ts";
 import { resolveNames } from "../../../src/db/names.ts";
 import type { TaskHandler } from "../../../src/index.ts";
+import { ClaimedRow } from "../../../src/tasks/claimed-row.ts";
 import { Claim, ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { Executor } from "../../../src/tasks/executor.ts";
 import { Finisher } from "../../../src/tasks/finisher.ts";
@@ -66,10 +67,10 @@ export async function ownAll(
     onRefused: nothing,
     onAnswered: nothing,
   });
-  const acts = { workerId, logger: silentLogger, extend: nothing, progress: nothing };
+  const acts = { usesLease: nothing, extend: nothing, progress: nothing, complete: nothing };
   const executor = new Executor(
     finisher,
-    { ...acts, complete: nothing },
+    { ...acts, workerId, logger: silentLogger },
     {
       ...parts,
       handlers: [handler],
@@ -104,7 +105,7 @@ export async function ownAll(
         const facts = { claimedAtMs: 0, trustedUntilMs: 0, isHeldHead: false };
         const sources = { laneOf: () => undefined, handlerOf: () => handler };
         const { rows } = await claim(one.id);
-        const tasks = rows.map((row) => new ClaimedTask(row, sources, one, facts));
+        const tasks = rows.map((row) => new ClaimedTask(new ClaimedRow(row), sources, one, facts));
         ids.push(...tasks.sort((a, b) => a.claimOrder - b.claimOrder).map(({ id }) => id));
         return tasks;
       });

@@ -115,7 +115,7 @@ it.each(["notify", "poll"] as const)(
     await startLeader(database, { dispatcherStrategy: how });
     const mill = await database.connect();
     const tasks = Array.from({ length: 300 }, () => ({ payload: { act: "work" } as const }));
-    await mill.enqueueMany(ORDERS, tasks);
+    await Promise.all(tasks.map((task) => mill.enqueue(ORDERS, task.payload)));
     await pool.query(CLAIM_EACH, [randomUUID()]);
     const leaseUntil = (await readServerTime(pool)).getTime() + 1_000;
     await eventually(async () => expect(await readFailures(pool)).toHaveLength(tasks.length));

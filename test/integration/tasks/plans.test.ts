@@ -16,6 +16,7 @@ import {
 } from "../../../src/tasks/sql/finish.ts";
 import { advanceHolds } from "../../../src/tasks/sql/holds.ts";
 import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
+import { findTasks } from "../../../src/tasks/sql/inspect.ts";
 import { lookAtKeyLanes } from "../../../src/tasks/sql/key-lanes.ts";
 import { claimHeldHeads, claimKeyedTasks, findForeignLanes } from "../../../src/tasks/sql/keys.ts";
 import {
@@ -24,7 +25,16 @@ import {
   renewLeases,
   saveProgress,
 } from "../../../src/tasks/sql/lease.ts";
+import {
+  openClaimedPacks,
+  openLostPacks,
+  openPackOf,
+  openPacksOfClaim,
+  openWaitingPacks,
+} from "../../../src/tasks/sql/open-packs.ts";
+import { claimPacks, completePacks } from "../../../src/tasks/sql/packs.ts";
 import { forgetClaims, lockLostTasks, putOnProbation } from "../../../src/tasks/sql/reap.ts";
+import { readWhy } from "../../../src/tasks/sql/why.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { range, readColumn } from "./scene.ts";
@@ -33,6 +43,7 @@ const NAMES = resolveNames();
 const WORKER = "00000000-0000-4000-8000-000000000001";
 const CLAIM = "00000000-0000-4000-8000-0000000000aa";
 const TOKEN = { taskId: "1", generation: 1, claimId: CLAIM };
+const PACK = { id: "1", claimId: CLAIM };
 const SETBACK = { id: "1", generation: 1, claim_id: CLAIM, reason: "no" };
 const FACTS = { claimId: CLAIM, workerId: WORKER, leaseSeconds: 30, proofs: [] };
 const ALONE = { ...FACTS, isBesideOthers: false };
@@ -102,6 +113,12 @@ const ON_SESSION: readonly Case[] = [
     (db) => lookAtKeyLanes(db, { keySpaceId: 0, exceptKeys: ["a"], heldMax: 10 }, LANES),
   ],
   ["foreign lanes", (db) => findForeignLanes(db, [-1, -2], [])],
+  ["claim of packs", (db) => claimPacks(db, FACTS, [{ lane: 2, floor: 0, take: 10 }])],
+  ["complete packs", (db) => completePacks(db, [{ ...PACK, results: [] }], [])],
+  ["open packs", (db) => openClaimedPacks(db, [PACK])],
+  ["open waiting packs", (db) => openWaitingPacks(db, { lane: 2, floor: 0, take: 1 })],
+  ["open lost packs", (db) => openLostPacks(db, [CLAIM])], // Its transaction is shaped.
+  ["open packs of a claim", (db) => openPacksOfClaim(db, CLAIM)],
 ];
 
 /** Sent on a pooled connection, which nobody has shaped. */
@@ -110,6 +127,9 @@ const ON_POOL: readonly Case[] = [
   ["find cancelled", (db) => findCancelled(db, [TOKEN])],
   ["extend", (db) => extendLease(db, TOKEN, 30)],
   ["progress", (db) => saveProgress(db, TOKEN, "1")],
+  ["open the pack of a task", (db) => openPackOf(db, "1")],
+  ["find a task", (db) => findTasks(db, ["1"])],
+  ["why", (db) => readWhy(db, "1")],
   ["lost", (db) => lockLostTasks(db, [CLAIM])],
   ["probation", (db) => putOnProbation(db, ["1"])],
   ["forget", (db) => forgetClaims(db, [CLAIM])],
@@ -166,7 +186,18 @@ async function fill(database: TestDatabase, count: number): Promise<void> {
   await mill.enqueue(orders, 1);
   await mill.enqueue(orders, 1, { delaySeconds: 600 });
   await mill.enqueue(orders, 1, { partitionKey: "key" });
-  await database.pool.query("ALTER TABLE tidemill.tasks SET (autovacuum_enabled = false)");
+  for (const table of ["tasks", "task_packs"]) {
+    await database.pool.query(`ALTER TABLE tidemill.${table} SET (autovacuum_enabled = false)`);
+  }
+  await database.pool.query(
+    `INSERT INTO tidemill.task_packs (id, last_id, lane, max_attempts, priority, tenant, queue,
+                                      ids, payloads)
+     SELECT number, number, lane, 5, 5, 'default', 'orders', ARRAY[number], '1'
+       FROM (SELECT nextval('tidemill.task_numbers') AS number,
+                    (SELECT lane FROM tidemill.task_lanes WHERE priority = 5) AS lane
+               FROM generate_series(1, $1::int / 10)) AS new`,
+    [count],
+  );
   await database.pool.query(
     `INSERT INTO tidemill.tasks (id, claim_order, run_at, lane, max_attempts, priority, state,
                                  tenant, queue, partition_key, partition_bucket, payload)
@@ -186,11 +217,13 @@ interface Finding {
   readonly wrong: readonly string[];
 }
 
-/** What a plan must not do to the table of tasks: read all of it. */
+/** What a plan must not do to the tables of tasks: read all of one. */
 function faultsOf(plan: readonly PlanNode[]): string[] {
+  const isTasks = ({ "Relation Name": name = "" }: PlanNode): boolean =>
+    name === "tasks" || name === "task_packs";
   return plan
-    .filter((node) => node["Relation Name"] === "tasks" && node["Node Type"] === "Seq Scan")
-    .map((node) => `${node["Node Type"]} on tasks`);
+    .filter((node) => isTasks(node) && node["Node Type"] === "Seq Scan")
+    .map((node) => `${node["Node Type"]} on ${node["Relation Name"]}`);
 }
 
 async function findFaults(session: pg.Client, cases: readonly Case[]): Promise<Finding[]> {
@@ -210,7 +243,7 @@ describe.each([
   it("every statement finds its tasks by index", async () => {
     const database = await testDatabase();
     await fill(database, count);
-    if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks");
+    if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks, tidemill.task_packs");
     expect(await findFaults(await shaped(database), ON_SESSION)).toEqual([]);
     // Reading all of a table that is nearly empty costs less than any index.
     if (count > 1_000) {
@@ -221,7 +254,7 @@ describe.each([
   it("a claim walks its lane in order, sorts nothing and writes each row directly", async () => {
     const database = await testDatabase();
     await fill(database, count);
-    if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks");
+    if (isAnalysed) await database.pool.query("ANALYZE tidemill.tasks, tidemill.task_packs");
     const session = await shaped(database);
     const claims = ON_SESSION.filter(([what]) => what === "claim" || what === "claim of keys");
     for (const [what, send] of claims) {

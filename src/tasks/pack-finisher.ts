@@ -1,0 +1,210 @@
+import { exponentialMs } from "../base/backoff.ts";
+import { Bell } from "../base/bell.ts";
+import type { Clock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { runLoop, type TurnResult } from "../base/loop.ts";
+import type { Service } from "../base/supervisor.ts";
+import type { Queryable } from "../db/database.ts";
+import { isRefusal } from "../db/sqlstate.ts";
+import { PACK_TASKS_MAX } from "./claimed-pack.ts";
+import type { ClaimedTask, TaskPack } from "./claimed-task.ts";
+import type { EndedClaims } from "./ended-claims.ts";
+import { PackUse } from "./pack-use.ts";
+import type { Settlement } from "./sql/finish.ts";
+import { openClaimedPacks } from "./sql/open-packs.ts";
+import { completePacks, type PackAnswer } from "./sql/packs.ts";
+
+export interface PackFinisherOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The database has accepted the completion of the task. */
+  readonly onCompleted: (task: ClaimedTask, settlement: Settlement, nowMs: number) => void;
+  /** The pack is open: how its task ended is to be written by itself. */
+  readonly onOpened: (task: ClaimedTask, isDoubtful: boolean) => void;
+  /** A batch was answered for. */
+  readonly onAnswered: () => void;
+  readonly endedClaims: EndedClaims;
+}
+
+const FLUSH_MAX = 2_000 / PACK_TASKS_MAX;
+/** Ends wait no longer than this for those of the other tasks of their pack. */
+const LINGER_MS = 20;
+const LOCKED_MS = 50;
+const RETRY_MS_MAX = 2_000;
+const IDLE_MS = 60_000;
+
+/**
+ * Writes the ends of tasks that were claimed as packs. When all tasks of a pack have completed, the
+ * pack is completed as one. When something else became of one, or when the others take too long,
+ * the pack is opened, and from there its tasks are the finisher's, like any others. A pack whose
+ * COMMIT was not answered is sent again: when it is gone, history tells of each of its tasks.
+ */
+export class PackFinisher implements Service {
+  readonly name = "pack-finisher";
+  readonly #db: Queryable;
+  readonly #options: PackFinisherOptions;
+  readonly #bell = new Bell();
+  /** Of which some tasks have ended. */
+  readonly #lingering = new Set<TaskPack>();
+  #full: TaskPack[] = [];
+  #sending: TaskPack[] = [];
+  /** Whether packs of a queue are worth taking whole. */
+  readonly use: PackUse;
+  #onEmpty: (() => void)[] = [];
+
+  constructor(db: Queryable, options: PackFinisherOptions) {
+    this.#db = db;
+    this.#options = options;
+    this.use = new PackUse(options.clock);
+  }
+
+  /** A task of a pack that is not open has ended. */
+  add(pack: TaskPack, task: ClaimedTask): void {
+    pack.ended.push(task);
+    if (task.settlement?.kind !== "complete" || task.isCompletedByHandler) pack.mustOpen = true;
+    if (pack.ended.length === 1) {
+      pack.endedAtMs = this.#options.clock.now();
+      this.#lingering.add(pack);
+    }
+    if (pack.state !== "closed") return; // It is being opened, and its ends are passed on then.
+    const isFull = pack.ended.length === pack.tasks.length && !pack.mustOpen;
+    if (isFull) {
+      this.#lingering.delete(pack);
+      pack.state = "sending";
+      this.#full.push(pack);
+    }
+    if (isFull || pack.mustOpen || this.#lingering.size === 1) this.#bell.ring();
+  }
+
+  /** Opens those that are closed, and gives those that somebody has locked. */
+  async open(packs: Iterable<TaskPack>, db: Queryable): Promise<ReadonlySet<TaskPack>> {
+    const all = [...packs];
+    const closed = all.filter((pack) => pack.state === "closed");
+    if (closed.length > 0) {
+      const opening = this.#open(closed, db);
+      for (const pack of closed) {
+        pack.state = "opening";
+        pack.opening = opening;
+      }
+    }
+    await Promise.all(all.flatMap(({ opening }) => opening ?? []));
+    return new Set(all.filter((pack) => pack.state === "closed"));
+  }
+
+  async #open(packs: readonly TaskPack[], db: Queryable): Promise<void> {
+    const answering = openClaimedPacks(db, packs);
+    try {
+      const { locked } = await answering;
+      for (const pack of packs) {
+        if (locked.has(pack.id)) this.#closeAgain(pack);
+        else this.#opened(pack);
+      }
+    } catch (error) {
+      for (const pack of packs) this.#closeAgain(pack);
+      throw error;
+    }
+  }
+
+  /** Its row is gone: what ended of it is the finisher's now. */
+  #opened(pack: TaskPack): void {
+    pack.state = "open";
+    pack.opening = undefined;
+    this.#lingering.delete(pack);
+    for (const task of pack.ended.splice(0)) this.#options.onOpened(task, pack.isDoubtful);
+    this.#bell.ring(); // Somebody may wait for the last of them.
+  }
+
+  #closeAgain(pack: TaskPack): void {
+    pack.state = "closed";
+    pack.opening = undefined;
+    pack.restsUntilMs = this.#options.clock.now() + LOCKED_MS;
+    if (pack.ended.length > 0) this.#lingering.add(pack);
+    this.#bell.ring();
+  }
+
+  /** Resolves when everything added so far was answered, or passed on. */
+  empty(): Promise<void> {
+    if (this.#lingering.size + this.#full.length + this.#sending.length === 0) {
+      return Promise.resolve();
+    }
+    return new Promise((resolve) => this.#onEmpty.push(resolve));
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const onFailure = (error: unknown, failures: number): number => {
+      logger.warn({ error: messageOf(error), failures }, "could not write how packs ended");
+      return exponentialMs(failures, 50, RETRY_MS_MAX);
+    };
+    await runLoop(() => this.#turn(), { clock, bell: this.#bell, onFailure }, signal);
+  }
+
+  async #turn(): Promise<TurnResult> {
+    // What else ends in this round of the event loop goes along.
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    if (this.#sending.length === 0) this.#sending = this.#full.splice(0, FLUSH_MAX);
+    if (this.#sending.length > 0) {
+      await this.#complete();
+      return "again";
+    }
+    const nowMs = this.#options.clock.now();
+    const closed = [...this.#lingering].filter((pack) => pack.state === "closed");
+    const due = closed.filter((pack) => dueMs(pack) <= nowMs);
+    if (due.length > 0) {
+      for (const { queue } of due) this.use.opened(queue);
+      await this.open(due, this.#db);
+      return "again";
+    }
+    if (this.#lingering.size > 0) {
+      return { restMs: Math.min(IDLE_MS, ...closed.map((pack) => dueMs(pack) - nowMs)) };
+    }
+    for (const resolve of this.#onEmpty.splice(0)) resolve();
+    return { restMs: IDLE_MS };
+  }
+
+  async #complete(): Promise<void> {
+    const { clock, onCompleted, onAnswered } = this.#options;
+    const { done, locked } = await this.#send();
+    const sent = this.#sending;
+    this.#sending = [];
+    const nowMs = clock.now();
+    for (const pack of sent) {
+      if (done.has(pack.id)) {
+        pack.state = "completed";
+        this.use.completed(pack.queue);
+        for (const task of pack.tasks) {
+          if (task.settlement !== undefined) onCompleted(task, task.settlement, nowMs);
+        }
+      } else if (locked.has(pack.id)) {
+        pack.mustOpen = true;
+        this.#closeAgain(pack);
+      } else this.#opened(pack);
+    }
+    onAnswered();
+  }
+
+  async #send(): Promise<PackAnswer> {
+    const { endedClaims } = this.#options;
+    const claims = endedClaims.all();
+    try {
+      const answer = await completePacks(this.#db, this.#sending, claims);
+      endedClaims.forget(claims);
+      return answer;
+    } catch (error) {
+      // What the server refuses, or what is more than fits into one text, is found task by task.
+      if (isRefusal(error) || error instanceof RangeError) {
+        return { done: NONE, locked: new Set(this.#sending.map((pack) => pack.id)) };
+      }
+      for (const pack of this.#sending) pack.isDoubtful = true;
+      throw error;
+    }
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+function dueMs(pack: TaskPack): number {
+  const endsMs = pack.mustOpen ? 0 : pack.endedAtMs + LINGER_MS;
+  return Math.max(endsMs, pack.restsUntilMs);
+}

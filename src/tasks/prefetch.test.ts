@@ -1,0 +1,31 @@
+import { expect, it } from "vitest";
+import { ManualClock } from "../../test/support/manual-clock.ts";
+import { Prefetch } from "./prefetch.ts";
+
+const NOTHING = { active: 0, ready: 0, unanswered: 0 };
+
+/** One that ended 30,000 tasks in the last second. */
+function fast(): Prefetch {
+  const clock = new ManualClock();
+  const prefetch = new Prefetch(clock, 20);
+  clock.advance(1_000);
+  prefetch.measure(30_000);
+  return prefetch;
+}
+
+it("asks for as many as there are slots before anything is known", () => {
+  const prefetch = new Prefetch(new ManualClock(), 20);
+  expect(prefetch.want(NOTHING)).toBe(20);
+  expect(prefetch.want({ ...NOTHING, active: 15 })).toBe(5);
+});
+
+it("asks for what is done in a tenth of a second, when half of that is gone", () => {
+  expect(fast().want(NOTHING)).toBe(2_020);
+  expect(fast().want({ active: 20, ready: 999, unanswered: 0 })).toBe(1_001);
+  expect(fast().want({ active: 20, ready: 1_001, unanswered: 0 })).toBe(0);
+});
+
+it("asks for nothing while the database is behind with what ended", () => {
+  expect(fast().want({ ...NOTHING, unanswered: 2_000 })).toBe(2_020);
+  expect(fast().want({ ...NOTHING, unanswered: 2_001 })).toBe(0);
+});

@@ -1,0 +1,179 @@
+import type { Queryable } from "../../db/database.ts";
+import { type Statement, statement } from "../../db/statement.ts";
+import type { LaneRequest } from "./claim.ts";
+import { ANSWER, askOfPacks, FREE, locked, type PackAnswer, type PackToken } from "./packs.ts";
+
+// Tasks that wait get numbers of their own: the lane of rows may be far beyond theirs. Those that
+// run keep the first; who puts one back draws another.
+const TO_ROWS = `
+     INSERT INTO {schema}.tasks
+            (id, claim_order, created_at, run_at, lane, max_attempts, priority, state, attempt,
+             lease_generation, claim_id, leased_by, claimed_at, lease_until, tenant, queue, kind,
+             payload, options)
+     SELECT id, CASE WHEN claim_id IS NULL THEN nextval('{schema}.task_numbers') ELSE id END,
+            created_at, created_at, lane, max_attempts, priority,
+            CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
+            (claim_id IS NOT NULL)::int, (claim_id IS NOT NULL)::int,
+            claim_id, leased_by, claimed_at, lease_until, tenant, queue, kind, payload, options
+       FROM (SELECT one.id, one.payload, done.created_at, done.lane, done.max_attempts,
+                    done.priority, done.claim_id, done.leased_by, done.claimed_at,
+                    done.lease_until, done.tenant, done.queue, done.kind, done.options
+               FROM done
+              CROSS JOIN LATERAL unnest(done.ids, string_to_array(done.payloads, chr(30)))
+                         AS one(id, payload)
+              ORDER BY one.id) AS task
+     RETURNING claim_order`;
+
+/** What is picked becomes rows of tasks, all of it in one statement. */
+const open = (name: string, picked: string, answer: string): Statement =>
+  statement(
+    name,
+    `WITH free AS MATERIALIZED (${picked}
+   ), done AS (
+     DELETE FROM {schema}.task_packs AS pack
+      USING free
+      WHERE pack.id = free.id
+     RETURNING pack.*
+   ), rows AS (${TO_ROWS}
+   )${answer}`,
+  );
+const COUNT = " SELECT count(*)::int AS count FROM done";
+
+const OPEN_CLAIMED = open("packs_open_claimed", FREE, ANSWER);
+const OPEN_CLAIMED_PATIENTLY = open("packs_open_claimed_patiently", locked(""), ANSWER);
+
+/** Of packs that run, each task becomes a row that runs, under the same claim. */
+export async function openClaimedPacks(
+  db: Queryable,
+  packs: readonly PackToken[],
+): Promise<PackAnswer> {
+  return await askOfPacks(db, OPEN_CLAIMED, packs);
+}
+
+const ISOLATION = statement(
+  "transaction_isolation",
+  "SELECT current_setting('transaction_isolation') AS level",
+);
+
+/** Whether a transaction sees what others commit while it is open. */
+export async function seesLaterCommits(tx: Queryable): Promise<boolean> {
+  const [row] = await tx.query<{ level: string }>(ISOLATION);
+  return row?.level === "read committed";
+}
+
+/** Waits for whoever has the pack locked. */
+export async function openClaimedPack(db: Queryable, pack: PackToken): Promise<void> {
+  await askOfPacks(db, OPEN_CLAIMED_PATIENTLY, [pack]);
+}
+
+// Of a queue that is paused, what waits stays as it is.
+const OPEN_WAITING = open(
+  "packs_open_waiting",
+  `
+     SELECT ready.id
+       FROM (SELECT known.lane
+               FROM {schema}.task_lanes AS known
+               JOIN {schema}.queues AS queue ON queue.name = known.queue
+              WHERE known.lane = $1::int
+                AND queue.paused_at IS NULL
+                FOR KEY SHARE OF queue) AS line
+      CROSS JOIN LATERAL (
+        SELECT pack.id
+          FROM {schema}.task_packs AS pack
+         WHERE pack.lane = line.lane
+           AND pack.id > $2::bigint
+           AND pack.claim_id IS NULL
+         ORDER BY pack.id
+         LIMIT $3
+           FOR UPDATE SKIP LOCKED
+      ) AS ready`,
+  ` SELECT (SELECT count(*)::int FROM done) AS count,
+          (SELECT max(id)::text FROM done) AS last,
+          (SELECT max(claim_order)::text FROM rows) AS last_row`,
+);
+
+export interface OpenedPacks {
+  readonly count: number;
+  /** The highest id of a pack. */
+  readonly last: number;
+  /** The highest claim order of a task in them, as a row. */
+  readonly lastRow: number;
+}
+
+/** The first packs of the lane become rows that wait. */
+export async function openWaitingPacks(
+  db: Queryable,
+  { lane, floor, take }: LaneRequest,
+): Promise<OpenedPacks> {
+  const [row] = await db.query<{
+    count: number;
+    last: string | null;
+    last_row: string | null;
+  }>(OPEN_WAITING, [lane, floor, take]);
+  return {
+    count: row?.count ?? 0,
+    last: Number(row?.last ?? 0),
+    lastRow: Number(row?.last_row ?? 0),
+  };
+}
+
+/** A condition on `pack`, for the index of packs by ids. */
+export const holdsTask = (id: string): string =>
+  `int8range(pack.id, pack.last_id, '[]') @> ${id} AND ${id} = ANY (pack.ids)`;
+
+const OPEN_FOR_TASK = open(
+  "pack_open_for_task",
+  `
+     SELECT pack.id
+       FROM {schema}.task_packs AS pack
+      WHERE ${holdsTask("$1::bigint")}
+        AND pack.tenant = COALESCE($2, pack.tenant)
+        FOR UPDATE`,
+  COUNT,
+);
+
+/** Whether the task was in a pack; it is a row now. */
+export async function openPackOf(db: Queryable, taskId: string, tenant?: string): Promise<boolean> {
+  const values = [taskId, tenant ?? null];
+  const [row] = await db.query<{ count: number }>(OPEN_FOR_TASK, values);
+  return (row?.count ?? 0) > 0;
+}
+
+// Each found by its id: a subquery that locks is never joined in another way.
+const ofClaims = (name: string, condition: string, locking: string): Statement =>
+  open(
+    name,
+    `
+     SELECT pack.id
+       FROM (SELECT claim.claim_id, one.id
+               FROM {schema}.task_claims AS claim
+              CROSS JOIN LATERAL unnest(claim.pack_ids) AS one(id)
+              WHERE claim.claim_id = ANY ($1::text::uuid[])
+              ORDER BY one.id) AS held
+      CROSS JOIN LATERAL (
+        SELECT live.id
+          FROM {schema}.task_packs AS live
+         WHERE live.id = held.id AND live.claim_id = held.claim_id AND ${condition}
+           ${locking}
+      ) AS pack`,
+    COUNT,
+  );
+
+// A pack that its holder has locked is not reaped.
+const OPEN_LOST = ofClaims(
+  "packs_open_lost",
+  "live.lease_until <= NOW()",
+  "FOR UPDATE SKIP LOCKED",
+);
+
+/** Packs of these claims whose lease has ended become rows, to be reaped as such. */
+export async function openLostPacks(tx: Queryable, claimIds: readonly string[]): Promise<void> {
+  await tx.query(OPEN_LOST, [`{${claimIds.join(",")}}`]);
+}
+
+const OPEN_OF_CLAIM = ofClaims("packs_open_of_claim", "TRUE", "FOR UPDATE");
+
+/** All packs that the claim took become rows; waits for whoever opens one. */
+export async function openPacksOfClaim(tx: Queryable, claimId: string): Promise<void> {
+  await tx.query(OPEN_OF_CLAIM, [`{${claimId}}`]);
+}

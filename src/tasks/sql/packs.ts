@@ -1,0 +1,250 @@
+import type { Queryable } from "../../db/database.ts";
+import { type Statement, statement } from "../../db/statement.ts";
+import { FIELD, type LaneRequest, LOSABLE } from "./claim.ts";
+import { SEPARATOR, type TaskShape } from "./enqueue.ts";
+
+/** Between packs in one text; JSON never holds it raw. */
+const PACK_SEPARATOR = "\u001d";
+
+/** The first id of a pack is its own. The trigger draws the transaction id before any number. */
+const INSERT = statement(
+  "packs_insert",
+  `WITH inserted AS (
+     INSERT INTO {schema}.task_packs
+            (id, last_id, lane, queue, tenant, kind, priority, max_attempts, options, ids, payloads)
+     SELECT ids[1], ids[count], $3::int, $4, $5, $6, $7::smallint, $8::int, $9::text::jsonb,
+            ids, payloads
+       FROM (SELECT pack.payloads, pack.count,
+                    ARRAY(SELECT nextval('{schema}.task_numbers')
+                            FROM generate_series(1, pack.count)) AS ids
+               FROM unnest(string_to_array($1::text, chr(29)), $2::text::int[])
+                    AS pack(payloads, count)
+             OFFSET 0) AS numbered
+     RETURNING ids
+   ), tally AS (
+     INSERT INTO {schema}.task_tally (queue, priority, amount)
+     SELECT $4, $7::smallint, sum(count) FROM unnest($2::text::int[]) AS one(count)
+   )
+   SELECT string_agg(array_to_string(ids, ','), ',') AS ids FROM inserted`,
+);
+
+/** Ids in the order of the payloads. */
+export async function insertPacks(
+  db: Queryable,
+  packs: readonly (readonly string[])[],
+  shape: Omit<TaskShape, "shape" | "count">,
+): Promise<string[]> {
+  const [row] = await db.query<{ ids: string }>(INSERT, [
+    packs.map((payloads) => payloads.join(SEPARATOR)).join(PACK_SEPARATOR),
+    `{${packs.map((payloads) => payloads.length).join(",")}}`,
+    shape.lane,
+    shape.queue,
+    shape.tenant,
+    shape.kind ?? null,
+    shape.priority,
+    shape.max_attempts,
+    shape.options === undefined ? null : JSON.stringify(shape.options),
+  ]);
+  return row?.ids.split(",") ?? [];
+}
+
+const CLAIM = statement(
+  "packs_claim",
+  `WITH line AS MATERIALIZED (
+     SELECT wanted.lane, wanted.floor, wanted.take
+       FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
+            AS wanted(lane, floor, take)
+       JOIN {schema}.task_lanes AS known ON known.lane = wanted.lane
+       JOIN {schema}.queues AS queue ON queue.name = known.queue
+      WHERE queue.paused_at IS NULL
+        AND ${LOSABLE}
+        FOR KEY SHARE OF queue
+   ), picked AS MATERIALIZED (
+     SELECT array_agg(pick.id) AS ids, array_agg(pick.ctid) AS places
+       FROM line
+      CROSS JOIN LATERAL (
+        SELECT ready.id, ready.ctid
+          FROM {schema}.task_packs AS ready
+         WHERE ready.lane = line.lane
+           AND ready.id > line.floor
+           AND ready.claim_id IS NULL
+         ORDER BY ready.id
+         LIMIT line.take
+           FOR UPDATE SKIP LOCKED
+      ) AS pick
+   ), claimed AS (
+     UPDATE {schema}.task_packs AS pack
+        SET claim_id = $1::uuid,
+            leased_by = $2::uuid,
+            claimed_at = NOW(),
+            lease_until = NOW() + make_interval(secs => $3::float8)
+      WHERE pack.ctid = ANY ((SELECT places FROM picked)::tid[])
+        AND pack.claim_id IS NULL
+     RETURNING pack.*
+   ), ledger AS (
+     INSERT INTO {schema}.task_claims (claim_id, worker_id, check_at, task_ids, pack_ids)
+     SELECT $1::uuid, $2::uuid, NOW() + make_interval(secs => $3::float8),
+            ARRAY(SELECT unnest(ids) FROM claimed), picked.ids
+       FROM picked
+      WHERE picked.ids IS NOT NULL
+   )
+   SELECT string_agg(
+            concat(id, chr(31), lane, chr(31), max_attempts, chr(31),
+                   (date_part('epoch', created_at) * 1000)::bigint, chr(31), kind, chr(31),
+                   options, chr(31), array_to_string(ids, ','), chr(31), payloads),
+            chr(29)) AS packs,
+          date_part('epoch', NOW() + make_interval(secs => $3::float8)) AS until
+     FROM claimed`,
+);
+
+export interface PackClaimRequest {
+  readonly claimId: string;
+  readonly workerId: string;
+  readonly leaseSeconds: number;
+}
+
+/** Packs as text, and until when all of them are leased. */
+export interface ClaimedPacks {
+  readonly packs: readonly string[];
+  readonly until: Date;
+}
+
+/** Takes waiting packs whole; `take` counts packs. In no particular order. */
+export async function claimPacks(
+  db: Queryable,
+  { claimId, workerId, leaseSeconds }: PackClaimRequest,
+  lanes: readonly LaneRequest[],
+): Promise<ClaimedPacks> {
+  const [row] = await db.query<{ packs: string | null; until: number }>(CLAIM, [
+    claimId,
+    workerId,
+    leaseSeconds,
+    `{${lanes.map((one) => one.lane).join(",")}}`,
+    `{${lanes.map((one) => one.floor).join(",")}}`,
+    `{${lanes.map((one) => one.take).join(",")}}`,
+  ]);
+  return {
+    packs: row?.packs?.split(PACK_SEPARATOR) ?? [],
+    until: new Date((row?.until ?? 0) * 1000),
+  };
+}
+
+/** A claimed pack, read from its text. */
+export interface PackText {
+  readonly id: string;
+  readonly lane: number;
+  readonly maxAttempts: number;
+  readonly createdAtMs: number;
+  readonly kind: string | undefined;
+  readonly options: string | undefined;
+  readonly ids: readonly string[];
+  readonly payloads: readonly string[];
+}
+
+export function readPack(text: string): PackText {
+  const [id = "", lane, maxAttempts, createdAtMs, kind, options, ids = "", payloads = ""] =
+    text.split(FIELD);
+  return {
+    id,
+    lane: Number(lane),
+    maxAttempts: Number(maxAttempts),
+    createdAtMs: Number(createdAtMs),
+    kind: kind || undefined,
+    options: options || undefined,
+    ids: ids.split(","),
+    payloads: payloads.split(SEPARATOR),
+  };
+}
+
+/** A pack and the claim under which it is to be found. */
+export interface PackToken {
+  readonly id: string;
+  readonly claimId: string;
+}
+
+/** What the database said of packs. What is in neither was opened, taken away or completed. */
+export interface PackAnswer {
+  readonly done: ReadonlySet<string>;
+  /** Still as they were, but somebody had the row locked. */
+  readonly locked: ReadonlySet<string>;
+}
+
+const GIVEN = `unnest($1::text::bigint[], $2::text::uuid[]) AS given(id, claim_id)`;
+
+const tokens = (packs: readonly PackToken[]): string[] => [
+  `{${packs.map((pack) => pack.id).join(",")}}`,
+  `{${packs.map((pack) => pack.claimId).join(",")}}`,
+];
+
+/** Locked in the order of their ids. */
+export const locked = (patience: "" | "SKIP LOCKED"): string => `
+     SELECT pack.id
+       FROM ${GIVEN}
+       JOIN {schema}.task_packs AS pack ON pack.id = given.id AND pack.claim_id = given.claim_id
+      ORDER BY pack.id
+        FOR UPDATE OF pack ${patience}`;
+/** Those that somebody else has locked are passed over. */
+export const FREE = locked("SKIP LOCKED");
+
+export const ANSWER = `
+   SELECT pack.id::text AS id, pack.id IN (SELECT id FROM free) AS is_done
+     FROM ${GIVEN}
+     JOIN {schema}.task_packs AS pack ON pack.id = given.id AND pack.claim_id = given.claim_id`;
+
+export async function askOfPacks(
+  db: Queryable,
+  one: Statement,
+  packs: readonly PackToken[],
+  more: readonly unknown[] = [],
+): Promise<PackAnswer> {
+  const rows = await db.query<{ id: string; is_done: boolean }>(one, [...tokens(packs), ...more]);
+  const idsOf = (isDone: boolean): Set<string> =>
+    new Set(rows.filter((row) => row.is_done === isDone).map((row) => row.id));
+  return { done: idsOf(true), locked: idsOf(false) };
+}
+
+const COMPLETE = statement(
+  "packs_complete",
+  `WITH free AS MATERIALIZED (${FREE}
+   ), done AS (
+     DELETE FROM {schema}.task_packs AS pack
+      USING free
+      WHERE pack.id = free.id
+     RETURNING pack.*
+   ), history AS (
+     INSERT INTO {schema}.task_history
+            (state, result, id, created_at, run_at, claimed_at, claim_id, leased_by,
+             lease_generation, attempt, max_attempts, priority, tenant, queue, kind, payload,
+             options)
+     SELECT 'completed', one.result, one.id, done.created_at, done.created_at, done.claimed_at,
+            done.claim_id, done.leased_by, 1, 1, done.max_attempts, done.priority, done.tenant,
+            done.queue, done.kind, one.payload, done.options
+       FROM done
+       LEFT JOIN unnest($1::text::bigint[], string_to_array($3::text, chr(29), ''))
+                 AS given(id, results) ON given.id = done.id AND given.results IS NOT NULL
+      CROSS JOIN LATERAL unnest(done.ids, string_to_array(done.payloads, chr(30)),
+                                string_to_array(given.results, chr(30), ''))
+                 AS one(id, payload, result)
+   ), tally AS (
+     INSERT INTO {schema}.task_tally (queue, priority, amount)
+     SELECT queue, priority, -sum(cardinality(ids)) FROM done GROUP BY queue, priority
+   ), ledger AS (
+     DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($4::uuid[])
+   )${ANSWER}`,
+);
+
+/** `results` are JSON, or "" for none, in the order of the pack's tasks; none at all when empty. */
+export interface PackCompletion extends PackToken {
+  readonly results: readonly string[];
+}
+
+/** Moves all their tasks to history. `endedClaims` leave the ledger. */
+export async function completePacks(
+  db: Queryable,
+  packs: readonly PackCompletion[],
+  endedClaims: readonly string[],
+): Promise<PackAnswer> {
+  const hasResults = packs.some((pack) => pack.results.length > 0);
+  const results = packs.map((pack) => pack.results.join(SEPARATOR)).join(PACK_SEPARATOR);
+  return await askOfPacks(db, COMPLETE, packs, [hasResults ? results : null, [...endedClaims]]);
+}
