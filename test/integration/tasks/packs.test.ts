@@ -228,7 +228,9 @@ describe("a pack that was claimed", () => {
     );
     await eventuallyAt(database, { ended: 29, packs: 0, rows: 1 });
     const id = ids[7] ?? "";
-    expect(await mill.tasks.get(id)).toMatchObject({ state: "pending", attempt: 1 });
+    await eventually(async () =>
+      expect(await mill.tasks.get(id)).toMatchObject({ state: "pending", attempt: 1 }),
+    );
     expect(await mill.tasks.failures(id)).toMatchObject([{ attempt: 1, reason: "no" }]);
   });
 
@@ -264,7 +266,9 @@ describe("a pack that was claimed", () => {
     });
     await eventuallyAt(database, { ended: 29, packs: 0, rows: 1 });
     expect(await mill.tasks.get(ids[3] ?? "")).toMatchObject({ result: { n: 3 } });
-    expect(await mill.tasks.get(ids[5] ?? "")).toMatchObject({ state: "pending", attempt: 1 });
+    await eventually(async () =>
+      expect(await mill.tasks.get(ids[5] ?? "")).toMatchObject({ state: "pending", attempt: 1 }),
+    );
     expect(new Set(tries)).toEqual(new Set([ids[3], ids[5]]));
   });
 
