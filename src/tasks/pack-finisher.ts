@@ -143,19 +143,21 @@ export class PackFinisher implements Service {
   async #turn(): Promise<TurnResult> {
     // What else ends in this round of the event loop goes along.
     await new Promise<void>((resolve) => setImmediate(resolve));
-    if (this.#sending.length === 0) this.#sending = this.#full.splice(0, FLUSH_MAX);
-    if (this.#sending.length > 0) {
-      await this.#complete();
-      return "again";
-    }
     const nowMs = this.#options.clock.now();
     const closed = [...this.#lingering].filter((pack) => pack.state === "closed");
     const due = closed.filter((pack) => dueMs(pack) <= nowMs);
+    // First, however much else there is to write: these have waited.
     if (due.length > 0) {
       for (const { queue } of due) this.use.opened(queue);
       await this.open(due, this.#db);
-      return "again";
     }
+    if (this.#sending.length === 0) this.#sending = this.#full.splice(0, FLUSH_MAX);
+    if (this.#sending.length > 0) await this.#complete();
+    else if (due.length === 0) return this.#rest(closed, nowMs);
+    return "again";
+  }
+
+  #rest(closed: readonly TaskPack[], nowMs: number): TurnResult {
     if (this.#lingering.size > 0) {
       return { restMs: Math.min(IDLE_MS, ...closed.map((pack) => dueMs(pack) - nowMs)) };
     }
