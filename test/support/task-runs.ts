@@ -134,7 +134,7 @@ export async function eventuallyDone(
     async () => {
       const { rows } = await pool.query<object>(
         `SELECT (SELECT count(*)::int FROM tidemill.task_history) AS ended,
-                (SELECT count(*)::int FROM tidemill.tasks) AS live,
+                (SELECT count(*)::int FROM tidemill.live_tasks) AS live,
                 (SELECT count(*)::int FROM tidemill.dead_letters) AS dead`,
       );
       expect(rows).toEqual([{ ended: count, live: 0, dead: 0 }]);

@@ -45,7 +45,7 @@ async function swampedWorkers(
   await eventually(() => {
     for (const mine of started) expect(mine.length).toBeGreaterThan(1_000);
   });
-  const claimed = "SELECT count(*)::int FROM tidemill.tasks WHERE state = 'running'";
+  const claimed = "SELECT count(*)::int FROM tidemill.live_tasks WHERE state = 'running'";
   const expectSwamped = async (turns: number): Promise<void> => {
     const running = await readColumn<number>(database, `${claimed} GROUP BY leased_by`);
     expect(running.filter((tasks) => tasks > turns * TURN)).toHaveLength(count);
@@ -114,7 +114,7 @@ describe("priority", () => {
     await eventually(() => expect(high).toBeGreaterThan(50));
     const low = await mill.enqueue(orders, "low", { priority: 0 });
     await low.result({ timeoutMs: 8_000 });
-    const waiting = "SELECT count(*)::int FROM tidemill.tasks WHERE priority = 9";
+    const waiting = "SELECT count(*)::int FROM tidemill.live_tasks WHERE priority = 9";
     expect((await readColumn<number>(database, waiting))[0]).toBeGreaterThan(50);
     isFlooding = false;
   });

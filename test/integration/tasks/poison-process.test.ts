@@ -79,7 +79,7 @@ it.each(["exit", "kill"] as const)(
     );
     expect(rows[0]?.companions).toBeGreaterThan(10);
     await eventually(async () => {
-      const live = await pool.query("SELECT FROM tidemill.tasks");
+      const live = await pool.query("SELECT FROM tidemill.live_tasks");
       expect(live.rowCount).toBe(0);
     });
     const others = handles.map((one) => one.id).filter((id) => id !== killer);
@@ -111,7 +111,7 @@ it("buries a keyed task that takes its process along, and goes on with its key",
   );
   await eventually(
     async () => {
-      expect((await pool.query("SELECT FROM tidemill.tasks")).rowCount).toBe(0);
+      expect((await pool.query("SELECT FROM tidemill.live_tasks")).rowCount).toBe(0);
     },
     { timeoutMs: 50_000, everyMs: 50 },
   );

@@ -275,10 +275,10 @@ describe("a paused queue", () => {
       await eventually(() => expect(ran.length).toBeGreaterThan(round * 400), { everyMs: 1 });
       await other.queues.pause("orders", { reason: "maintenance" });
       const ended = `SELECT (SELECT count(*) FROM tidemill.task_history)
-        + (SELECT count(*) FROM tidemill.tasks WHERE state = 'running')`;
+        + (SELECT count(*) FROM tidemill.live_tasks WHERE state = 'running')`;
       const [atPause] = await readColumn<string>(database, ended);
       await eventually(async () => {
-        const running = "SELECT id FROM tidemill.tasks WHERE state = 'running'";
+        const running = "SELECT id FROM tidemill.live_tasks WHERE state = 'running'";
         expect(await readColumn(database, running)).toEqual([]);
       });
       const [later] = await readColumn<string>(database, ended);
@@ -556,7 +556,7 @@ describe("the counts of a queue", () => {
     await eventually(async () =>
       expect(await mill.queues.list()).toEqual([expect.objectContaining(expected)]),
     );
-    const [live] = await readColumn(database, "SELECT count(*)::int FROM tidemill.tasks");
+    const [live] = await readColumn(database, "SELECT count(*)::int FROM tidemill.live_tasks");
     expect(live).toBe(3);
     expect(await mill.deadLetters.purge({ queue: "orders" })).toBe(30);
     running.open();
