@@ -6,11 +6,11 @@ import { partitionsOf } from "../../src/consumers/consumer.ts";
 import { ConsumerLoop } from "../../src/consumers/consumer-loop.ts";
 import { ConsumerMetrics } from "../../src/consumers/metrics.ts";
 import { LogReader } from "../../src/consumers/reader.ts";
-import { Database } from "../../src/db/database.ts";
-import { resolveNames } from "../../src/db/names.ts";
+import type { Database } from "../../src/db/database.ts";
 import { assertLogPreconditions } from "../../src/events/preconditions.ts";
 import type { Tidemill } from "../../src/index.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../support/database.ts";
+import { engineDatabase } from "../support/engine-database.ts";
 import { Handled } from "../support/handled.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
@@ -98,16 +98,7 @@ export class LogStage {
     const mill = await database.connect();
     const sessions: pg.Client[] = [];
     while (sessions.length < SESSIONS) sessions.push(await database.session());
-    const db = new Database({
-      url: database.url,
-      names: resolveNames(),
-      logger: silentLogger,
-      poolSize: 3,
-      applicationName: "model",
-      preparedStatements: true,
-      queryTimeoutMs: 10_000,
-      connectTimeoutMs: 10_000,
-    });
+    const db = engineDatabase(database.url);
     const workerId = randomUUID();
     const { pool } = database;
     await pool.query("INSERT INTO tidemill.worker_nodes (worker_id) VALUES ($1)", [workerId]);

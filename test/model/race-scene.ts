@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type pg from "pg";
 import { silentLogger } from "../../src/base/log.ts";
-import { Connection, Database } from "../../src/db/database.ts";
-import { resolveNames } from "../../src/db/names.ts";
+import type { Connection, Database } from "../../src/db/database.ts";
 import { Notifier } from "../../src/db/notifier.ts";
 import { queue } from "../../src/index.ts";
 import { QueueDirectory } from "../../src/tasks/directory.ts";
@@ -11,6 +10,7 @@ import { type ClaimedRows, claimTasks, FIELD } from "../../src/tasks/sql/claim.t
 import { claimKeyedTasks } from "../../src/tasks/sql/keys.ts";
 import type { LeaseToken } from "../../src/tasks/task.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../support/database.ts";
+import { engineDatabase } from "../support/engine-database.ts";
 import { Interleaver, type Racer } from "../support/interleaver.ts";
 
 /** Ids of the tasks that a race begins with; the sequence does not come near them. */
@@ -52,16 +52,7 @@ export async function raceScene(racers: number): Promise<RaceScene> {
 
 /** What enqueueing needs when its statements go through the racer. */
 export function enqueueContext(database: TestDatabase): EnqueueContext {
-  const db = new Database({
-    url: database.url,
-    names: resolveNames(),
-    logger: silentLogger,
-    poolSize: 3,
-    applicationName: "races",
-    preparedStatements: true,
-    queryTimeoutMs: 30_000,
-    connectTimeoutMs: 10_000,
-  });
+  const db = engineDatabase(database.url, { queryTimeoutMs: 30_000 });
   onCleanup(() => db.close());
   const notifier = new Notifier(db, "races", silentLogger);
   return { db, directory: new QueueDirectory(db), channel: "races", notifier };

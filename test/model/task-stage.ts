@@ -1,8 +1,7 @@
 import { expect } from "vitest";
 import { silentLogger } from "../../src/base/log.ts";
 import { bucketOf } from "../../src/cluster/ring.ts";
-import { Database } from "../../src/db/database.ts";
-import { resolveNames } from "../../src/db/names.ts";
+import type { Database } from "../../src/db/database.ts";
 import { queue, type Tidemill } from "../../src/index.ts";
 import type { ClaimedTask } from "../../src/tasks/claimed-task.ts";
 import { Housekeeper } from "../../src/tasks/housekeeper.ts";
@@ -15,6 +14,7 @@ import {
 } from "../../src/tasks/sql/bucket-owners.ts";
 import { passTime } from "../../src/testing/sql/time.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../support/database.ts";
+import { engineDatabase } from "../support/engine-database.ts";
 import { MAX_ATTEMPTS, MAX_LOSSES, type StoredTask, type TaskModel } from "./task-model.ts";
 import { type Layout, LEASE_SECONDS, ModelWorker, runTurns } from "./task-worker.ts";
 
@@ -120,16 +120,7 @@ export class Stage {
   static async open(): Promise<Stage> {
     const database = await testDatabase();
     const mill = await database.connect();
-    const db = new Database({
-      url: database.url,
-      names: resolveNames(),
-      logger: silentLogger,
-      poolSize: 3,
-      applicationName: "model",
-      preparedStatements: true,
-      queryTimeoutMs: 10_000,
-      connectTimeoutMs: 10_000,
-    });
+    const db = engineDatabase(database.url);
     for (const one of QUEUES) await mill.enqueue(one, 0); // Makes queues and lanes known.
     const { rows: known } = await database.pool.query<{ name: string; key_space_id: number }>(
       "SELECT name, key_space_id FROM tidemill.queues",

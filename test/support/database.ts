@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import pg from "pg";
 import { afterAll, afterEach, inject } from "vitest";
 import { type ConnectOptions, Tidemill } from "../../src/index.ts";
+import { runOnce } from "./run-once.ts";
 
 /** A database of its own, migrated, with whatever a test opened closed behind it. */
 export interface TestDatabase {
@@ -71,16 +72,6 @@ export function withDatabase(server: string, name: string): string {
   const url = new URL(server);
   url.pathname = `/${name}`;
   return url.href;
-}
-
-async function runOnce(server: string, sql: string): Promise<void> {
-  const client = new pg.Client({ connectionString: server });
-  await client.connect();
-  try {
-    await client.query(sql);
-  } finally {
-    await client.end();
-  }
 }
 
 // A test file makes dozens of databases; connecting for each costs as much as making it does.

@@ -1,10 +1,10 @@
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { startEmbedded } from "../../src/embedded/launcher.ts";
 import { Tidemill } from "../../src/index.ts";
 import { buildPrograms } from "./programs.ts";
+import { runOnce } from "./run-once.ts";
 import { scratch } from "./scratch.ts";
 
 declare module "vitest" {
@@ -64,27 +64,17 @@ async function makeTemplate(
   strategy = "",
 ): Promise<() => Promise<void>> {
   const name = `tidemill_template_${process.pid}`;
-  await run(server, `CREATE DATABASE ${name}`);
+  await runOnce(server, `CREATE DATABASE ${name}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
   await Tidemill.migrate(url.href);
   project.provide("databaseUrl", server);
   project.provide("templateClause", `TEMPLATE ${name}${strategy}`);
-  return async () => await run(server, `DROP DATABASE ${name}`);
+  return async () => await runOnce(server, `DROP DATABASE ${name}`);
 }
 
 /** A password is hashed 4,096 times for each of thousands of connections, unless told so. */
 async function lightenPassword(server: string): Promise<void> {
   const { username, password } = new URL(server);
-  await run(server, `SET scram_iterations = 1; ALTER ROLE ${username} PASSWORD '${password}'`);
-}
-
-async function run(server: string, sql: string): Promise<void> {
-  const client = new pg.Client({ connectionString: server });
-  await client.connect();
-  try {
-    await client.query(sql);
-  } finally {
-    await client.end();
-  }
+  await runOnce(server, `SET scram_iterations = 1; ALTER ROLE ${username} PASSWORD '${password}'`);
 }

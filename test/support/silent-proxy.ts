@@ -1,6 +1,5 @@
-import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { onCleanup } from "./database.ts";
+import type { Socket } from "node:net";
+import { startRelay } from "./relay.ts";
 
 /** Stands between a program and the server, and falls silent as a network does. */
 export interface SilentProxy {
@@ -26,33 +25,20 @@ interface Line {
 }
 
 export async function startSilentProxy(target: string): Promise<SilentProxy> {
-  const { hostname, port } = new URL(target);
-  const sockets = new Set<Socket>();
   const lines = new Set<Line>();
   let silence: Silence;
-  const proxy = createServer({ allowHalfOpen: true }, (client) => {
-    const line: Line = { silence, unheard: silence === undefined ? undefined : [] };
-    lines.add(line);
-    const server = connect({ port: Number(port), host: hostname, allowHalfOpen: true });
-    for (const socket of [client, server]) {
-      sockets.add(socket);
-      socket.on("error", () => {});
-    }
-    carry(line, client, server, () => line.silence !== "all");
-    carry(line, server, client, () => line.silence === undefined);
-  });
-  proxy.listen(0, "127.0.0.1");
-  await once(proxy, "listening");
-  onCleanup(async () => {
-    for (const socket of sockets) socket.destroy();
-    proxy.close();
-    await once(proxy, "close");
-  });
-  const url = new URL(target);
-  url.hostname = "127.0.0.1";
-  url.port = String((proxy.address() as AddressInfo).port);
+  const { url } = await startRelay(
+    target,
+    (client, server) => {
+      const line: Line = { silence, unheard: silence === undefined ? undefined : [] };
+      lines.add(line);
+      carry(line, client, server, () => line.silence !== "all");
+      carry(line, server, client, () => line.silence === undefined);
+    },
+    { allowHalfOpen: true },
+  );
   return {
-    url: url.href,
+    url,
     swallow(what = "all") {
       silence = what;
       for (const line of lines) line.silence = what;

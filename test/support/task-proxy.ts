@@ -1,6 +1,5 @@
-import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-import { onCleanup } from "./database.ts";
+import type { Socket } from "node:net";
+import { startRelay } from "./relay.ts";
 
 /** Stands between workers and the server, and loses answers on the way back. */
 export interface LossyProxy {
@@ -17,23 +16,13 @@ export interface LossyProxy {
 }
 
 export async function startLossyProxy(target: string): Promise<LossyProxy> {
-  const { hostname, port } = new URL(target);
   const taskLines = new Map<Socket, { isLossy: boolean }>();
-  const sockets = new Set<Socket>();
   let isCut = false;
   let isFrozen = false;
-  const proxy = createServer((client) => {
-    if (isCut) {
-      client.destroy();
-      return;
-    }
-    const server = connect(Number(port), hostname);
+  const join = (client: Socket, server: Socket): void => {
     const line = { isLossy: false };
     for (const socket of [client, server]) {
-      sockets.add(socket);
-      socket.on("error", () => {});
       socket.on("close", () => {
-        sockets.delete(socket);
         taskLines.delete(client);
         client.destroy();
         server.destroy();
@@ -52,19 +41,10 @@ export async function startLossyProxy(target: string): Promise<LossyProxy> {
       if (line.isLossy) client.destroy();
       else client.write(data);
     });
-  });
-  proxy.listen(0, "127.0.0.1");
-  await once(proxy, "listening");
-  onCleanup(async () => {
-    for (const socket of sockets) socket.destroy();
-    proxy.close();
-    await once(proxy, "close");
-  });
-  const url = new URL(target);
-  url.hostname = "127.0.0.1";
-  url.port = String((proxy.address() as AddressInfo).port);
+  };
+  const { url, sockets } = await startRelay(target, join, { isRefusing: () => isCut });
   return {
-    url: url.href,
+    url,
     loseNextAnswers() {
       for (const line of taskLines.values()) line.isLossy = true;
       return taskLines.size;

@@ -94,24 +94,24 @@ export const isGranted = (queues: string, slots: string, deadlines: string): str
                  WHERE COALESCE(grants.slots, 0) < proof.slots
                     OR date_part('epoch', clock_timestamp()) >= proof.deadline)`;
 
-// The row of the queue is locked: a pause waits for the claims that did not see it. The arrays pin
-// the plan: rows are picked one by one in the order of their lane, no more than asked for, and
-// updated by their place. No column of an index changes, so the update is HOT.
-const claim = (name: string, patience: string, locking: string): Statement =>
-  statement(
-    name,
-    `WITH grants AS MATERIALIZED (${grantsOf("$7")}
-   ), line AS MATERIALIZED (
+/** The row of the queue is locked: a pause waits for the claims that did not see it. */
+export const linesWanted = (...conditions: readonly string[]): string => `
      SELECT wanted.lane, wanted.floor, wanted.take
        FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
             AS wanted(lane, floor, take)
        JOIN {schema}.task_lanes AS known ON known.lane = wanted.lane
        JOIN {schema}.queues AS queue ON queue.name = known.queue
-      WHERE queue.paused_at IS NULL
-        AND ${LOSABLE}
-        AND ${patience}
-        AND ${isGranted("$7", "$8", "$9")}
-        FOR KEY SHARE OF queue
+      WHERE ${["queue.paused_at IS NULL", LOSABLE, ...conditions].join(`
+        AND `)}
+        FOR KEY SHARE OF queue`;
+
+// The arrays pin the plan: rows are picked one by one in the order of their lane, no more than
+// asked for, and updated by their place. No column of an index changes, so the update is HOT.
+const claim = (name: string, patience: string, locking: string): Statement =>
+  statement(
+    name,
+    `WITH grants AS MATERIALIZED (${grantsOf("$7")}
+   ), line AS MATERIALIZED (${linesWanted(patience, isGranted("$7", "$8", "$9"))}
    ), picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(pick.ctid) AS places
        FROM line

@@ -1,6 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
-import { FIELD, type LaneRequest, LOSABLE } from "./claim.ts";
+import { FIELD, type LaneRequest, linesWanted } from "./claim.ts";
 import { SEPARATOR, type TaskShape } from "./enqueue.ts";
 
 /** Between packs in one text; JSON never holds it raw. */
@@ -50,15 +50,7 @@ export async function insertPacks(
 
 const CLAIM = statement(
   "packs_claim",
-  `WITH line AS MATERIALIZED (
-     SELECT wanted.lane, wanted.floor, wanted.take
-       FROM unnest($4::text::int[], $5::text::bigint[], $6::text::int[])
-            AS wanted(lane, floor, take)
-       JOIN {schema}.task_lanes AS known ON known.lane = wanted.lane
-       JOIN {schema}.queues AS queue ON queue.name = known.queue
-      WHERE queue.paused_at IS NULL
-        AND ${LOSABLE}
-        FOR KEY SHARE OF queue
+  `WITH line AS MATERIALIZED (${linesWanted()}
    ), picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(pick.ctid) AS places
        FROM line

@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import { Database } from "../../../src/db/database.ts";
-import { resolveNames } from "../../../src/db/names.ts";
+import type { Database } from "../../../src/db/database.ts";
 import type { TaskHandler } from "../../../src/index.ts";
 import { Acts } from "../../../src/tasks/acts.ts";
 import { rowLane } from "../../../src/tasks/claimed-pack.ts";
@@ -17,6 +16,7 @@ import { settleRefused } from "../../../src/tasks/settlement.ts";
 import { Settling } from "../../../src/tasks/settling.ts";
 import { type ClaimedPacks, claimPacks } from "../../../src/tasks/sql/packs.ts";
 import { onCleanup, type TestDatabase } from "../../support/database.ts";
+import { engineDatabase } from "../../support/engine-database.ts";
 
 const nothing = (): void => {};
 
@@ -43,16 +43,7 @@ export async function startPackWorker(
   handler: TaskHandler,
   { leaseSeconds = 30, url = database.url }: PackWorkerOptions = {},
 ): Promise<PackWorker> {
-  const db = new Database({
-    url,
-    names: resolveNames(),
-    logger: silentLogger,
-    poolSize: 3,
-    applicationName: "packs",
-    preparedStatements: true,
-    queryTimeoutMs: 10_000,
-    connectTimeoutMs: 10_000,
-  });
+  const db = engineDatabase(url);
   const session = new TaskSession(db, { isPooled: false });
   const ends = new TaskSession(db, { isPooled: false, lockTimeoutMs: 100 });
   const metrics = new TaskMetrics();
