@@ -107,7 +107,8 @@ describe("a log in partitions", () => {
     const { database, mill } = await partitioned();
     const leaf = "events_p0000000001_p0000000101";
     const insert = async (version: number) => {
-      const values = ["Direct", "1", version, `0197a3f0-0000-7000-8000-00000000000${version}`];
+      const id = `0197a3f0-0000-7000-8000-${String(version).padStart(12, "0")}`;
+      const values = ["Direct", "1", version, id];
       return (await database.pool.query<{ xid_before_values: string }>(insertInto(leaf), values))
         .rows[0]?.xid_before_values;
     };
@@ -118,8 +119,13 @@ describe("a log in partitions", () => {
     await database.pool.query(
       `ALTER TABLE tidemill.${leaf} DISABLE TRIGGER tidemill_draw_xid_first`,
     );
-    expect(await insert(2)).toBeNull();
-    expect(await mill.readStream({ type: "Direct", id: "1" })).toHaveLength(2);
+    // The first value after a checkpoint is logged and draws one as well: such a try says nothing.
+    let version = 1;
+    await eventually(async () => {
+      version += 1;
+      expect(await insert(version)).toBeNull();
+    });
+    expect(await mill.readStream({ type: "Direct", id: "1" })).toHaveLength(version);
   });
 
   it("is refused when a leaf lacks the trigger", async () => {
