@@ -1,4 +1,4 @@
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -9,6 +9,7 @@ import { FAULTS } from "./faults/index.ts";
 import { readHistories } from "./history.ts";
 import { report } from "./report.ts";
 import { run } from "./run.ts";
+import { writeTruth } from "./truth.ts";
 
 const USAGE = "npm run chaos -- [--seconds N] [--seed N] [--faults a,b] [--json]";
 
@@ -60,6 +61,7 @@ function possible(): Fault[] {
 
 async function main(): Promise<void> {
   const { seconds, seed, faults, json } = readOptions();
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
   buildPrograms();
   const folder = mkdtempSync(join(tmpdir(), "tidemill-chaos-"));
   const say = (line: string): void => {
@@ -67,7 +69,7 @@ async function main(): Promise<void> {
   };
   say(`seed ${seed}, ${seconds} s, ${faults.length} kinds of faults, histories in ${folder}`);
   const truth = await run({ seconds, seed, faults, folder, say });
-  writeFileSync(join(folder, "truth.json"), JSON.stringify(truth));
+  writeTruth(join(folder, "truth"), truth);
   const verdict = check(readHistories(folder), truth);
   report(verdict, { seed, seconds, json });
   if (verdict.violations.length === 0) return;

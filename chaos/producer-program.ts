@@ -4,7 +4,7 @@ import { type NewTask, type Queue, Tidemill } from "../src/index.ts";
 import { Random } from "../test/support/random.ts";
 import { HistoryWriter, type Phase } from "./history.ts";
 import type { ProcessSpec } from "./processes.ts";
-import { flaky, limited, orders, plain, type Work } from "./scene.ts";
+import { flaky, type Happening, limited, orders, plain, type Work } from "./scene.ts";
 
 /** The load as a process of its own. */
 const { url, folder, name: proc, seed } = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
@@ -47,7 +47,7 @@ async function every(perSecond: number, call: () => Promise<void>): Promise<void
     dueMs = Math.max(dueMs + everyMs, performance.now() - 10 * everyMs);
     await call();
     const waitMs = dueMs - performance.now();
-    if (waitMs > 0) await delay(waitMs);
+    if (waitMs > 0) await delay(waitMs, undefined, stopping).catch(() => {});
   }
 }
 
@@ -119,10 +119,28 @@ async function enqueueOnce(): Promise<void> {
 }
 
 const STREAMS = 50;
-/** A transaction of its own: some take their time, some roll back. */
-async function append(): Promise<void> {
-  const names = Array.from({ length: random.below(4) + 1 }, () => nameOf("event"));
-  const isWanted = !random.chance(0.1);
+/** Some take their time, some roll back. */
+async function appendSome(): Promise<void> {
+  const happenings = Array.from({ length: random.below(4) + 1 }, () => ({ name: nameOf("event") }));
+  await append(`${proc}:${random.below(STREAMS)}`, happenings, !random.chance(0.1));
+}
+
+const HARMS = ["throw", "throw", "throw", "hang", "exit"] as const;
+/** A stream of its own, with events behind the one that does harm. */
+async function appendHarm(): Promise<void> {
+  const first = { name: nameOf("harm"), harm: random.pick(HARMS) };
+  const stream = first.name;
+  await append(stream, [first, { name: nameOf("behind") }], true);
+  await append(stream, [{ name: nameOf("behind") }], true);
+}
+
+/** A transaction of its own. */
+async function append(
+  id: string,
+  happenings: readonly Happening[],
+  isWanted: boolean,
+): Promise<void> {
+  const names = happenings.map(({ name }) => name);
   const client = await pool.connect().catch(() => undefined);
   if (client === undefined) {
     history.add({ op: "append", phase: "fail", names });
@@ -131,9 +149,8 @@ async function append(): Promise<void> {
   let isSent = false;
   try {
     await client.query("BEGIN");
-    const stream = { type: "Chaos", id: `${proc}:${random.below(STREAMS)}` };
-    const events = names.map((name) => ({ type: "Happened", data: { name } }));
-    const { positions } = await mill.append(stream, events, { tx: client });
+    const events = happenings.map((data) => ({ type: "Happened", data }));
+    const { positions } = await mill.append({ type: "Chaos", id }, events, { tx: client });
     if (random.chance(0.02)) await delay(random.below(300));
     isSent = isWanted;
     await client.query(isWanted ? "COMMIT" : "ROLLBACK");
@@ -167,8 +184,9 @@ await Promise.all([
   ),
   every(10, unlessTooMuch(enqueueFlaky)),
   every(10, unlessTooMuch(enqueueOnce)),
-  every(60, append),
-  every(60, append),
+  every(60, appendSome),
+  every(60, appendSome),
+  every(0.2, appendHarm),
 ]);
 await pool.end();
 await mill.close();

@@ -38,7 +38,7 @@ const EVENTS = `
     FROM tidemill.events AS event ORDER BY event.global_position`;
 
 const HANDLED = `
-  SELECT seq::text, consumer, partition, position::text, xid::text
+  SELECT seq::text, consumer, partition, line, position::text, xid::text
     FROM chaos.handled AS one ORDER BY one.seq`;
 
 const TERMS = `

@@ -4,7 +4,7 @@ import { Random } from "../test/support/random.ts";
 import type { Fault } from "./faults/fault.ts";
 import { type FaultRecord, HistoryWriter } from "./history.ts";
 import { readTruth } from "./read-truth.ts";
-import { SCHEDULE } from "./scene.ts";
+import { cure, PARKING, SCHEDULE } from "./scene.ts";
 import { Stage } from "./stage.ts";
 import type { Truth } from "./truth.ts";
 import { Watcher } from "./watcher.ts";
@@ -51,8 +51,11 @@ export async function run(options: RunOptions): Promise<Truth> {
   await Promise.all(stage.producers.map((producer) => producer.stop()));
   const mill = await Tidemill.connect(stage.server.url);
   await mill.schedules.pause(SCHEDULE);
-  await mill.close();
+  await stage.withClient(cure);
   await untilQuiet(stage, say);
+  await mill.consumers.resume(PARKING);
+  await untilQuiet(stage, say);
+  await mill.close();
   await stage.scaleTo(0);
   return await stage.withClient(readTruth);
 }
@@ -89,8 +92,17 @@ async function strike(
   };
 }
 
+interface Left {
+  readonly tasks: number;
+  readonly replaying: number;
+  readonly behind: number;
+  readonly handled: string;
+}
+
 const LEFT = `
   SELECT (SELECT count(*)::int FROM tidemill.live_tasks) AS tasks,
+         (SELECT count(*)::int FROM tidemill.parked_streams
+           WHERE state = 'replaying') AS replaying,
          (SELECT count(*)::int FROM tidemill.consumer_checkpoints
            WHERE last_position < (SELECT COALESCE(max(global_position), 0)
                                     FROM tidemill.events)) AS behind,
@@ -110,9 +122,8 @@ async function untilQuiet(stage: Stage, say: (line: string) => void): Promise<vo
     let before = "";
     let movedAtMs = performance.now();
     while (performance.now() - movedAtMs < STUCK_MS) {
-      const { rows } = await client.query<{ tasks: number; behind: number; handled: string }>(LEFT);
-      const [left] = rows;
-      if (left?.tasks === 0 && left.behind === 0) return;
+      const [left] = (await client.query<Left>(LEFT)).rows;
+      if (left?.tasks === 0 && left.replaying === 0 && left.behind === 0) return;
       const now = JSON.stringify(left);
       if (now !== before) movedAtMs = performance.now();
       before = now;

@@ -2,6 +2,7 @@ import type pg from "pg";
 import { concerns, partitionsOf } from "../src/consumers/consumer.ts";
 import {
   type Consumer,
+  type ConsumerTx,
   consumer,
   type PersistedEvent,
   queue,
@@ -39,8 +40,15 @@ export const ticks = queue<null>("ticks", { backoff: BACKOFF });
 
 export const SCHEDULE = "every-second";
 
-const HANDLE = `INSERT INTO chaos.handled (consumer, partition, position)
-                VALUES ($1, $2, $3)`;
+/** What an event carries. The harm is done to whoever handles it with care, until it is cured. */
+export interface Happening {
+  /** Nobody else carries it. */
+  readonly name: string;
+  readonly harm?: "throw" | "hang" | "exit";
+}
+
+const HANDLE = `INSERT INTO chaos.handled (consumer, partition, line, position)
+                VALUES ($1, $2, $3, $4)`;
 
 /** Which of its partitions handles the event. */
 const partitionOf = (of: Consumer, event: PersistedEvent): number =>
@@ -50,13 +58,44 @@ function recorder(name: string, partitions: number): Consumer {
   const made: Consumer = consumer(name, {
     partitions,
     handle: async (event, { tx }) => {
-      await tx.query(HANDLE, [name, partitionOf(made, event), String(event.position)]);
+      const partition = partitionOf(made, event);
+      await tx.query(HANDLE, [name, partition, String(partition), String(event.position)]);
     },
   });
   return made;
 }
 
-export const CONSUMERS: readonly Consumer[] = [recorder("whole", 1), recorder("split", 4)];
+/** Is harmed by some events, which are set aside with their streams: only a stream is in order. */
+const careful: Consumer = consumer("careful", {
+  partitions: 2,
+  onFailure: "park",
+  handle: async (event, { tx }) => {
+    const { harm } = event.data as Happening;
+    if (harm !== undefined && !(await isCured(tx))) await suffer(harm);
+    const line = event.streamId;
+    await tx.query(HANDLE, ["careful", partitionOf(careful, event), line, String(event.position)]);
+  },
+});
+
+async function isCured(tx: ConsumerTx): Promise<boolean> {
+  return (await tx.query("SELECT FROM chaos.cures")).rowCount !== 0;
+}
+
+async function suffer(harm: Happening["harm"]): Promise<void> {
+  if (harm === "throw") throw new Error("as told");
+  if (harm === "hang") await new Promise(() => {});
+  // An event that always ends its process would end them all: who tries again may be lucky.
+  if (Math.random() < 0.5) process.exit(7);
+}
+
+/** From now on no event does harm: what was set aside may be handled. */
+export async function cure(client: pg.ClientBase): Promise<void> {
+  await client.query("INSERT INTO chaos.cures DEFAULT VALUES");
+}
+
+export const CONSUMERS: readonly Consumer[] = [recorder("whole", 1), recorder("split", 4), careful];
+/** What it set aside is handled when it is told to go on. */
+export const PARKING = careful.name;
 /** As the system names partitions. */
 export const PARTITION_NAME = /^(.*)\/(\d+)$/;
 
@@ -67,6 +106,8 @@ export const WORKER: WorkerOptions = {
   heartbeatTimeout: 2_000,
   rebalanceInterval: 300,
   dispatcherStrategy: "notify",
+  batchTimeout: 3_000,
+  maxConsecutiveFailures: 3,
   leaseSeconds: LEASE_SECONDS,
   drainTimeout: 2_000,
   concurrency: 20,
@@ -96,9 +137,11 @@ const TABLES = `
     seq       BIGINT GENERATED ALWAYS AS IDENTITY,
     consumer  TEXT NOT NULL,
     partition INT NOT NULL,
+    line      TEXT NOT NULL,
     position  BIGINT NOT NULL,
     xid       XID8 NOT NULL DEFAULT pg_current_xact_id()
   );
+  CREATE TABLE chaos.cures (at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp());
   CREATE TABLE chaos.terms (
     seq    BIGINT GENERATED ALWAYS AS IDENTITY,
     term   BIGINT NOT NULL,

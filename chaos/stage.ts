@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { Tidemill } from "../src/index.ts";
 import { type OwnServer, ownServer } from "../test/support/own-server.ts";
+import { Disk, whyNoDisk } from "./disk.ts";
 import { ChaosProcess, type ProcessOptions } from "./processes.ts";
 import { createTables, SCHEDULE, ticks } from "./scene.ts";
 
@@ -13,6 +14,8 @@ export type StartOptions = Partial<Pick<ProcessOptions, "url" | "isPooled" | "cl
 /** The server and the processes of one run, and what may be done to them. */
 export class Stage implements AsyncDisposable {
   readonly server: OwnServer;
+  /** Where the server keeps its data. None where it cannot be made. */
+  readonly disk: Disk | undefined;
   readonly folder: string;
   readonly #seed: number;
   #processes: ChaosProcess[] = [];
@@ -20,20 +23,34 @@ export class Stage implements AsyncDisposable {
   #started = 0;
   #wanted = 0;
   #isClosing = false;
+  /** A run that is interrupted leaves neither processes nor a server. */
+  readonly #abandon = (): void => {
+    for (const one of this.#processes) one.kill();
+    this.server.abandon();
+    this.disk?.abandon();
+  };
 
-  private constructor(server: OwnServer, folder: string, seed: number) {
+  private constructor(
+    server: OwnServer,
+    disk: Disk | undefined,
+    { folder, seed }: { readonly folder: string; readonly seed: number },
+  ) {
     this.server = server;
+    this.disk = disk;
     this.folder = folder;
     this.#seed = seed;
+    process.once("exit", this.#abandon);
   }
 
   static async open(folder: string, seed: number): Promise<Stage> {
-    const server = await ownServer({
+    const disk = whyNoDisk() === undefined ? await Disk.mount() : undefined;
+    const settings = {
       max_connections: String(MAX_CONNECTIONS),
       max_prepared_transactions: "10",
       shared_buffers: "256MB",
-    });
-    const stage = new Stage(server, folder, seed);
+    };
+    const server = await ownServer(settings, disk?.folder);
+    const stage = new Stage(server, disk, { folder, seed });
     await Tidemill.migrate(server.url);
     await stage.withClient(createTables);
     const mill = await Tidemill.connect(server.url);
@@ -87,6 +104,14 @@ export class Stage implements AsyncDisposable {
     return started;
   }
 
+  /** The worker that leads, if it is neither killed nor paused. */
+  async leader(): Promise<ChaosProcess | undefined> {
+    const { rows } = await this.withClient((client) =>
+      client.query<{ leader_id: string }>("SELECT leader_id FROM tidemill.leader_term"),
+    );
+    return this.workers.find(({ workerId }) => workerId === rows[0]?.leader_id);
+  }
+
   /** Starts or stops workers until there are so many. */
   async scaleTo(count: number): Promise<void> {
     this.#wanted = count;
@@ -120,5 +145,7 @@ export class Stage implements AsyncDisposable {
     await Promise.all(this.#processes.map((one) => one[Symbol.asyncDispose]()));
     this.#processes = [];
     await this.server.remove();
+    this.disk?.abandon();
+    process.removeListener("exit", this.#abandon);
   }
 }

@@ -1,3 +1,6 @@
+import { appendFileSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+
 /** What the tables say when everything is quiet. Ids and positions are decimal strings. */
 export interface Truth {
   /** By the database's clock, when the tables were read. */
@@ -60,6 +63,8 @@ export interface HandledFact {
   readonly consumer: string;
   /** Of the consumer; batches of one partition come one after another. */
   readonly partition: number;
+  /** Within which order is promised: a partition, or a stream where streams may be set aside. */
+  readonly line: string;
   readonly position: string;
   readonly xid: string;
 }
@@ -101,4 +106,18 @@ export interface CheckpointFact {
   readonly consumer: string;
   readonly partition: number;
   readonly position: string;
+}
+
+const LINES = 10_000;
+
+/** A file per table, a line per row: for people who look into what a rule found. */
+export function writeTruth(folder: string, truth: Truth): void {
+  mkdirSync(folder);
+  for (const [name, facts] of Object.entries(truth)) {
+    if (!Array.isArray(facts)) continue;
+    for (let first = 0; first < facts.length; first += LINES) {
+      const lines = facts.slice(first, first + LINES).map((fact) => `${JSON.stringify(fact)}\n`);
+      appendFileSync(join(folder, `${name}.jsonl`), lines.join(""));
+    }
+  }
 }

@@ -21,22 +21,27 @@ describe("a history of consumers is bad when", () => {
   });
 
   it("an event was handled twice", () => {
-    const judged = judge(({ truth }) => void truth.handled.push(handled(11, "whole", 0, 2)));
+    const judged = judge(({ truth }) => void truth.handled.push(handled(16, "whole", 0, 2)));
     expect(judged).toEqual({ rules: ["repeated-event"], counts: { repeated: 1 } });
   });
 
   it("two partitions handled the same event", () => {
-    const judged = judge(({ truth }) => void truth.handled.push(handled(11, "split", 2, 1)));
+    const judged = judge(({ truth }) => void truth.handled.push(handled(16, "split", 2, 1)));
     expect(judged).toEqual({ rules: ["repeated-event"], counts: { repeated: 1 } });
   });
 
   it("a partition handled an event after a later one", () => {
-    const judged = judge(({ truth }) => alter(truth.handled, at("split", "4"), { seq: "11" }));
+    const judged = judge(({ truth }) => alter(truth.handled, at("split", "4"), { seq: "16" }));
+    expect(judged).toEqual({ rules: ["reordered-event"], counts: { reordered: 1 } });
+  });
+
+  it("a stream that was set aside was handled out of order", () => {
+    const judged = judge(({ truth }) => alter(truth.handled, at("careful", "2"), { seq: "16" }));
     expect(judged).toEqual({ rules: ["reordered-event"], counts: { reordered: 1 } });
   });
 
   it("an event was handled that is not there", () => {
-    const judged = judge(({ truth }) => void truth.handled.push(handled(11, "whole", 0, 7)));
+    const judged = judge(({ truth }) => void truth.handled.push(handled(16, "whole", 0, 7)));
     expect(judged).toEqual({ rules: ["imagined-event"], counts: {} });
   });
 
@@ -53,7 +58,7 @@ describe("a history of consumers is bad when", () => {
       entries.push(line("producer-1", 1_100, call));
       truth.events.push({ position: "3", name: "late-1" });
     });
-    expect(judged).toEqual({ rules: ["skipped-event", "filled-gap"], counts: { skipped: 3 } });
+    expect(judged).toEqual({ rules: ["skipped-event", "filled-gap"], counts: { skipped: 4 } });
   });
 
   it("a checkpoint is beyond the end of the log", () => {

@@ -34,15 +34,15 @@ function* imagined({ positions, readings }: Facts): Generator<Finding> {
   }
 }
 
-/** Order is promised within a partition. What is handled again is a repetition, not a new order. */
+/** Order is promised within a line. What is handled again is a repetition, not a new order. */
 function* reordered({ readings }: Facts): Generator<Finding> {
   for (const { facts, byPosition } of readings) {
-    const latest = new Map<number, HandledFact>();
+    const latest = new Map<string, HandledFact>();
     for (const fact of facts) {
       if (byPosition.first.get(fact.position) !== fact) continue;
-      const before = latest.get(fact.partition);
+      const before = latest.get(fact.line);
       if (before === undefined || compareNumbers(fact.position, before.position) > 0) {
-        latest.set(fact.partition, fact);
+        latest.set(fact.line, fact);
         continue;
       }
       const message = `${partOf(fact)} handled ${fact.position} after ${before.position}`;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { CONSUMERS } from "../scene.ts";
 import { alter, handled, judge, line, named, remove, type Story } from "./story.ts";
 
 /** As if it had never been appended. */
@@ -7,10 +8,12 @@ function forget({ truth }: Story, name: string): void {
   truth.handled = truth.handled.filter((fact) => fact.position !== position);
 }
 
-/** Both consumers handled it. */
+/** All consumers handled it. */
 function happen({ truth }: Story, name: string): void {
   truth.events.push({ position: "8", name });
-  truth.handled.push(handled(11, "whole", 0, 8), handled(12, "split", 0, 8));
+  for (const [place, { name: consumer }] of CONSUMERS.entries()) {
+    truth.handled.push(handled(place + 16, consumer, 0, 8));
+  }
   truth.checkpoints = truth.checkpoints.map((fact) => ({ ...fact, position: "8" }));
 }
 

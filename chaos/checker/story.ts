@@ -66,8 +66,14 @@ export function handled(
   position: number,
 ): HandledFact {
   const xid = String(700 + seq);
-  return { seq: String(seq), consumer, partition, position: String(position), xid };
+  const line = String(partition);
+  return { seq: String(seq), consumer, partition, line, position: String(position), xid };
 }
+
+const inStream = (line: string, seq: number, position: number): HandledFact => ({
+  ...handled(seq, "careful", 0, position),
+  line,
+});
 
 /** Killed while it held the second order. */
 export const DEAD_WORKER = "worker-a";
@@ -192,6 +198,9 @@ export function tell(): Story {
       ...[1, 4].map((position, place) => handled(place + 6, "split", 0, position)),
       ...[2, 5].map((position, place) => handled(place + 8, "split", 1, position)),
       handled(10, "split", 0, 6),
+      ...[1, 4, 6].map((position, place) => inStream("a", place + 11, position)),
+      // This stream was set aside, and handled when somebody had cured it.
+      ...[2, 5].map((position, place) => inStream("b", place + 14, position)),
     ],
     terms: [
       { seq: "9", term: "9", leader: "worker-a" },
@@ -213,6 +222,7 @@ export function tell(): Story {
     checkpoints: [
       { consumer: "whole", partition: 0, position: "7" },
       ...[0, 1, 2, 3].map((partition) => ({ consumer: "split", partition, position: "7" })),
+      ...[0, 1].map((partition) => ({ consumer: "careful", partition, position: "7" })),
     ],
   };
   return { entries: [...produced(), ...worked(), ...watched()], truth };

@@ -22,7 +22,7 @@ export const RESUME_MS = 1_000;
 /** After a server accepts connections again. */
 export const RESTART_MS = 5_000;
 
-function anyWorker({ workers }: Stage, random: Random): ChaosProcess {
+export function anyWorker({ workers }: Stage, random: Random): ChaosProcess {
   const [first, ...others] = workers;
   if (first === undefined) throw new Error("no worker is left");
   return random.pick([first, ...others]);

@@ -22,6 +22,11 @@ export const NETWORK_FAULTS: readonly Fault[] = [
     await delay(1_500);
     worker.proxy.mend();
   }),
+  onWorker("lost-questions", LOSS_MS, async (worker) => {
+    worker.proxy.swallow("up");
+    await delay(1_500);
+    worker.proxy.mend();
+  }),
   onWorker("slow-network", RESUME_MS, async (worker, _, random) => {
     worker.proxy.delay(50 + random.below(250));
     await delay(2_000);

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { Tidemill } from "../../src/index.ts";
+import { whyNoDisk } from "../disk.ts";
 import type { Stage } from "../stage.ts";
 import { type Fault, RESTART_MS, RESUME_MS } from "./fault.ts";
 
@@ -36,6 +37,33 @@ export const SERVER_FAULTS: readonly Fault[] = [
       await stage.server.stop();
       await delay(1_000 + random.below(4_000));
       await stage.server.start();
+      return ["the server"];
+    },
+  },
+  {
+    kind: "long-stop",
+    boundMs: RESTART_MS,
+    async strike(stage) {
+      await stage.server.stop();
+      await delay(20_000);
+      await stage.server.start();
+      return ["the server"];
+    },
+  },
+  {
+    kind: "full-disk",
+    boundMs: RESTART_MS,
+    whyNot: whyNoDisk,
+    async strike(stage) {
+      const { disk, server } = stage;
+      if (disk === undefined) throw new Error("the server has no disk of its own");
+      for (let time = 0; time < 15; time += 1) {
+        await disk.fill();
+        await delay(200);
+      }
+      await disk.free();
+      await server.start(); // A server that cannot write its log gives up.
+      await untilItAnswers(stage);
       return ["the server"];
     },
   },

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { whyNoFakeClock } from "../processes.ts";
 import { WORKER } from "../scene.ts";
-import { type Fault, LEASE_MS, LOSS_MS, onWorker, RESUME_MS } from "./fault.ts";
+import { anyWorker, type Fault, LEASE_MS, LOSS_MS, onWorker, RESUME_MS } from "./fault.ts";
 
 const HEARTBEAT_MS = WORKER.heartbeatTimeout ?? LEASE_MS;
 
@@ -25,6 +25,17 @@ export const WORKER_FAULTS: readonly Fault[] = [
       await delay(200);
     }
   }),
+  {
+    kind: "pause-leader",
+    boundMs: LOSS_MS,
+    async strike(stage, random) {
+      const leader = (await stage.leader()) ?? anyWorker(stage, random);
+      leader.pause();
+      await delay(LEASE_MS * 1.5); // Ticks fall due, and workers are assigned, without it.
+      leader.resume();
+      return [leader.workerId ?? leader.name];
+    },
+  },
   onWorker("deploy", RESUME_MS, async (worker, stage) => {
     const code = await worker.stop();
     if (code !== 0) throw new Error(`${worker.name} ended with ${code} instead of in peace`);

@@ -12,8 +12,11 @@ export interface OwnServer {
   /** As if the power failed, but for what the system had been given to write. */
   crash(): Promise<void>;
   stop(): Promise<void>;
+  /** Unless it runs. */
   start(): Promise<void>;
   remove(): Promise<void>;
+  /** As a process does that ends before it could remove it. */
+  abandon(): void;
 }
 
 const installation = process.env["TIDEMILL_TEST_POSTGRES"];
@@ -33,8 +36,9 @@ export async function startServer(
 
 export async function ownServer(
   settings: Readonly<Record<string, string>> = {},
+  parent = scratch(),
 ): Promise<OwnServer> {
-  const folder = mkdtempSync(join(scratch(), "tidemill-own-"));
+  const folder = mkdtempSync(join(parent, "tidemill-own-"));
   chmodSync(folder, 0o755); // As root the server runs as another user.
   const dataDir = join(folder, "data");
   let server = await startServer(dataDir, settings);
@@ -51,6 +55,10 @@ export async function ownServer(
     async remove() {
       await server.stop("immediate");
       rmSync(folder, { recursive: true, force: true });
+    },
+    abandon() {
+      process.kill(server.pid, "SIGQUIT");
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     },
   };
 }
