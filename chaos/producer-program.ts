@@ -4,7 +4,7 @@ import { type NewTask, type Queue, Tidemill } from "../src/index.ts";
 import { Random } from "../test/support/random.ts";
 import { HistoryWriter, type Phase } from "./history.ts";
 import type { ProcessSpec } from "./processes.ts";
-import { flaky, type Happening, limited, orders, plain, type Work } from "./scene.ts";
+import { flaky, type Happening, limited, lines, orders, plain, type Work } from "./scene.ts";
 
 /** The load as a process of its own. */
 const { url, folder, name: proc, seed } = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
@@ -81,14 +81,23 @@ const many = (what: string, size: number): NewTask<Work>[] =>
 
 const KEYS = 100;
 let keyEpoch = 0;
-async function enqueueOrders(): Promise<void> {
-  const tasks = Array.from({ length: KEYS }, (_, key) => ({
-    payload: { name: nameOf("order") },
-    partitionKey: `${proc}:${keyEpoch}:${key}`,
+/** So many of each key. */
+async function enqueueKeyed(
+  queue: Queue<Work>,
+  each: number,
+  make: (name: string) => Work,
+): Promise<void> {
+  const tasks = Array.from({ length: KEYS * each }, (_, n) => ({
+    payload: make(nameOf(queue.name)),
+    partitionKey: `${proc}:${keyEpoch}:${n % KEYS}`,
   }));
-  // An order whose fate is unknown may yet appear: its key is used no more.
-  if ((await enqueue(orders, tasks)) !== "ok") keyEpoch += 1;
+  // A task whose fate is unknown may yet appear: its key is used no more.
+  if ((await enqueue(queue, tasks)) !== "ok") keyEpoch += 1;
 }
+
+const enqueueOrders = (): Promise<void> => enqueueKeyed(orders, 1, (name) => ({ name }));
+const enqueueLines = (): Promise<void> =>
+  enqueueKeyed(lines, 3, (name) => (random.chance(0.001) ? { name, act: "throw" } : { name }));
 
 const ACTS = ["throw", "throw", "throw", "throw", "throw", "hang", "hang", "hog", "exit"] as const;
 async function enqueueFlaky(): Promise<void> {
@@ -178,6 +187,7 @@ await Promise.all([
     unlessTooMuch(() => enqueue(plain, many("plain", 300))),
   ),
   every(4, unlessTooMuch(enqueueOrders)),
+  every(3, unlessTooMuch(enqueueLines)),
   every(
     5,
     unlessTooMuch(() => enqueue(limited, many("limited", 20))),

@@ -27,6 +27,8 @@ const BACKOFF = { kind: "fixed", baseSeconds: 0.2 } as const;
 export const plain = queue<Work>("plain", { backoff: BACKOFF });
 /** One after another of a key, completed in the transaction of their effect. */
 export const orders = queue<Work>("orders", { backoff: BACKOFF, maxAttempts: 1_000 });
+/** One after another of a key as well, and nothing but that: large bulks wait in packs. */
+export const lines = queue<Work>("lines", { backoff: BACKOFF, maxAttempts: 3 });
 export const LIMIT = 4;
 /** Never more than so many at once, wherever. */
 export const limited = queue<Work>("limited", {

@@ -8,6 +8,7 @@ import {
   CONSUMERS,
   flaky,
   limited,
+  lines,
   orders,
   plain,
   ticks,
@@ -104,6 +105,9 @@ const worker = mill.worker({
   consumers: CONSUMERS,
   handlers: [
     plain.handle(() => undefined),
+    lines.handle(async (task, context) => {
+      if (task.payload.act !== undefined) await act(task, context);
+    }),
     ticks.handle(() => undefined),
     limited.handle(async () => {
       await delay(3);

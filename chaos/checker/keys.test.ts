@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { orders } from "../scene.ts";
-import { alter, effect, judge, line, named, order, type Story, token } from "./story.ts";
+import type { What } from "../history.ts";
+import { lines, orders } from "../scene.ts";
+import { alter, effect, judge, line, named, order, type Story, task, token } from "./story.ts";
 
 /** One more of the first key, whose outcome its producer never learnt. */
 function add({ entries, truth }: Story, startedAtMs: number, atMs: number): void {
@@ -37,6 +38,29 @@ describe("a history of keys is bad when", () => {
       alter(truth.effects, named("order-3"), { startedAtMs: 1_105 });
     });
     expect(judged).toEqual({ rules: ["key-overlap"], counts: { reordered: 1 } });
+  });
+});
+
+/** Two tasks of one key that wrote nothing, and when each was done. */
+function addLines({ entries, truth }: Story, firstMs: number, secondMs: number): void {
+  const names = ["line-1", "line-2"];
+  const ids = ["30", "31"];
+  const what = { op: "enqueue", phase: "ok", queue: lines.name, names, ids, keys: ["a", "a"] };
+  entries.push(line("producer-1", 1_060, what as What));
+  for (const [place, finishedAtMs] of [firstMs, secondMs].entries()) {
+    const more = { queue: lines.name, key: "a", finishedAtMs };
+    truth.tasks.push(task(ids[place] ?? "", names[place] ?? "", more));
+  }
+}
+
+describe("a history of keys whose tasks write nothing", () => {
+  it("is bad when the later of two was done first", () => {
+    const judged = judge((story) => addLines(story, 1_300, 1_299));
+    expect(judged).toEqual({ rules: ["key-order"], counts: { reordered: 1 } });
+  });
+
+  it("is good when they were done in their order", () => {
+    expect(judge((story) => addLines(story, 1_299, 1_300))).toEqual({ rules: [], counts: {} });
   });
 });
 

@@ -1,31 +1,49 @@
-import type { EffectFact } from "../truth.ts";
-import { type Facts, groupBy } from "./facts.ts";
+import { lines } from "../scene.ts";
+import type { EffectFact, TaskFact } from "../truth.ts";
+import { type Facts, groupBy, type Life } from "./facts.ts";
 import type { Finding, Rule } from "./rule.ts";
 
-const nameOf = ({ task, name }: EffectFact): string => `task ${task} (${name})`;
+const nameOf = ({ task, name }: Pick<EffectFact, "task" | "name">): string =>
+  `task ${task} (${name})`;
+
+/** What shows that a task was done, and when, by the database's clock. */
+interface Done {
+  readonly task: string;
+  readonly name: string;
+  readonly atMs: number;
+}
+
+/** By its effect; of tasks that have none, by when its completion was accepted. */
+function doneOf(task: TaskFact, life: Life | undefined): Done | undefined {
+  if (life?.effect !== undefined) return life.effect;
+  const { id, name, queue, state, finishedAtMs } = task;
+  if (queue !== lines.name || state !== "completed" || finishedAtMs === null) return undefined;
+  return { task: id, name, atMs: finishedAtMs };
+}
 
 /**
  * Only lines of one process have an order, so should two share a key, each has its own. Of equal
  * times nothing is known: they may come in milliseconds.
  */
 function* outOfOrder({ enqueues, tasks, lives }: Facts): Generator<Finding> {
-  const latestByProcess = new Map<string, Map<string, EffectFact>>();
+  const latestByProcess = new Map<string, Map<string, Done>>();
   for (const { proc, what } of enqueues) {
     if (what.keys === undefined || what.phase === "fail") continue;
-    const latestByKey = latestByProcess.get(proc) ?? new Map<string, EffectFact>();
-    latestByProcess.set(proc, latestByKey);
+    const space = `${proc} ${what.queue}`;
+    const latestByKey = latestByProcess.get(space) ?? new Map<string, Done>();
+    latestByProcess.set(space, latestByKey);
     for (const [place, key] of what.keys.entries()) {
       const task = tasks.items.get(what.names[place] ?? "")?.fact;
-      const effect = task === undefined ? undefined : lives.get(task.id)?.effect;
-      if (effect === undefined) continue;
+      const done = task === undefined ? undefined : doneOf(task, lives.get(task.id));
+      if (done === undefined) continue;
       const latest = latestByKey.get(key);
-      if (latest === undefined || effect.atMs >= latest.atMs) {
-        latestByKey.set(key, effect);
+      if (latest === undefined || done.atMs >= latest.atMs) {
+        latestByKey.set(key, done);
         continue;
       }
-      const calls = [latest, effect].map(({ name }) => tasks.items.get(name)?.call);
-      const message = `${nameOf(effect)} ran before ${nameOf(latest)}, which is ahead in its key`;
-      yield { message, slice: [...calls, latest, effect] };
+      const calls = [latest, done].map(({ name }) => tasks.items.get(name)?.call);
+      const message = `${nameOf(done)} ran before ${nameOf(latest)}, which is ahead in its key`;
+      yield { message, slice: [...calls, latest, done] };
     }
   }
 }

@@ -78,10 +78,11 @@ CREATE INDEX tasks_scheduled_idx ON {schema}.tasks (run_at) WHERE claim_order IS
 CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.tasks
     FOR EACH STATEMENT EXECUTE FUNCTION {schema}.draw_xid_first();
 
--- Unkeyed tasks of one bulk enqueue that are alike but for their payloads, up to a hundred in a row.
+-- Tasks of one bulk enqueue that are alike but for their payloads and keys, up to a hundred in a row.
 -- A pack waits, is claimed and completes as one; as soon as anything else becomes of one of its
 -- tasks it is opened: all of them become rows of the table above, waiting or running as it was. It
--- is claimed at most once, so its tasks are at attempt and generation 1 while it runs.
+-- is claimed at most once, so its tasks are at attempt and generation 1 while it runs. Those of
+-- keyed tasks have no key twice, and wait in one lane per key space, with a negative number.
 CREATE TABLE {schema}.task_packs (
     id           BIGINT PRIMARY KEY, -- Of the first of its tasks; also where it stands in its lane.
     last_id      BIGINT NOT NULL,
@@ -99,7 +100,11 @@ CREATE TABLE {schema}.task_packs (
     options      JSONB,
     ids          BIGINT[] NOT NULL,
     payloads     TEXT NOT NULL, -- Separated by U+001E, which JSON never holds raw.
-    CHECK ((claim_id IS NULL) = (lease_until IS NULL))
+    keys         TEXT,          -- Separated likewise.
+    buckets      SMALLINT[],    -- Of the keys, in their order.
+    bucket_set   BIT(360),      -- The same, to be compared with what a worker owns.
+    CHECK ((claim_id IS NULL) = (lease_until IS NULL)),
+    CHECK ((keys IS NULL) = (lane > 0) AND (keys IS NULL) = (bucket_set IS NULL))
 ) WITH (fillfactor = 50);
 ALTER TABLE {schema}.task_packs ALTER COLUMN payloads SET STORAGE EXTERNAL;
 CREATE INDEX task_packs_lane_idx ON {schema}.task_packs (lane, id);
@@ -116,13 +121,14 @@ SELECT id, tenant, queue, kind, priority, partition_key, state, attempt, max_att
        payload, bytes, content_type, options
   FROM {schema}.tasks
  UNION ALL
-SELECT one.id, tenant, queue, kind, priority, NULL,
+SELECT one.id, tenant, queue, kind, priority, one.key,
        CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
        (claim_id IS NOT NULL)::int, max_attempts, (claim_id IS NOT NULL)::int, claim_id, leased_by,
        claimed_at, lease_until, created_at, created_at, one.payload, NULL, NULL, options
   FROM {schema}.task_packs AS pack
- CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)))
-            AS one(id, payload);
+ CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)),
+                           string_to_array(pack.keys, chr(30)))
+            AS one(id, payload, key);
 
 -- One row per claim statement: which tasks it took, and when to look whether they came back.
 CREATE TABLE {schema}.task_claims (

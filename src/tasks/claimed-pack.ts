@@ -1,6 +1,8 @@
-import type { Rare, TaskFacts } from "./claimed-row.ts";
+import { bucketOf } from "../cluster/ring.ts";
+import type { OwnOwner, Rare, TaskFacts } from "./claimed-row.ts";
 import { PACK_LANES } from "./sql/claim.ts";
 import { type PackText, type PackToken, readPack } from "./sql/packs.ts";
+import { keyLane } from "./task.ts";
 
 /** No pack holds more tasks. */
 export const PACK_TASKS_MAX = 100;
@@ -60,7 +62,7 @@ export class ClaimedPack<Member extends PackMember = PackMember> implements Pack
 
   rows(): PackedRow[] {
     const { ids, payloads } = this.text;
-    return ids.map((id, place) => new PackedRow(this, id, payloads[place] ?? ""));
+    return ids.map((id, place) => new PackedRow(this, id, payloads[place] ?? "", place));
   }
 }
 
@@ -69,16 +71,25 @@ export class PackedRow implements TaskFacts {
   readonly id: string;
   readonly payload: string;
   readonly pack: ClaimedPack;
+  readonly lane: number;
+  readonly owner: OwnOwner | undefined;
 
-  constructor(pack: ClaimedPack, id: string, payload: string) {
+  constructor(pack: ClaimedPack, id: string, payload: string, place: number) {
     this.pack = pack;
     this.id = id;
     this.payload = payload;
+    const { keyed, lane } = pack.text;
+    if (keyed === undefined) {
+      this.lane = pack.lane;
+      this.owner = undefined;
+    } else {
+      const { keys, queue, tenant, priority } = keyed;
+      const partitionKey = keys[place] ?? "";
+      this.lane = keyLane(-lane - 1, bucketOf(partitionKey));
+      this.owner = { queue, tenant, priority, partitionKey };
+    }
   }
 
-  get lane(): number {
-    return this.pack.lane;
-  }
   get claimOrder(): number {
     return Number(this.id);
   }
@@ -93,9 +104,6 @@ export class PackedRow implements TaskFacts {
   }
   get runAtMs(): number {
     return this.pack.text.createdAtMs;
-  }
-  get owner(): undefined {
-    return undefined;
   }
   get rare(): Rare | undefined {
     const { kind, options, createdAtMs } = this.pack.text;

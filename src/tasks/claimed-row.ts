@@ -10,7 +10,7 @@ export interface LaneOwner {
 }
 
 /** What a row says itself when its lane does not. */
-interface OwnOwner extends LaneOwner {
+export interface OwnOwner extends LaneOwner {
   readonly partitionKey: string | undefined;
 }
 

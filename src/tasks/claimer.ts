@@ -126,12 +126,9 @@ export class Claimer {
 
   /** Set once the queues are registered. */
   useKeySpaces(spaces: readonly KeySpace[]): void {
-    this.#spaces.use(spaces, {
-      settling: this.#settling,
-      server: this.#server,
-      limiter: this.#limiter,
-      clock: this.#options.clock,
-    });
+    const [settling, server, limiter] = [this.#settling, this.#server, this.#limiter];
+    const { clock } = this.#options;
+    this.#spaces.use(spaces, { settling, server, limiter, clock, packs: this.#packs.ofKeys });
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {

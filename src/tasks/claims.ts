@@ -59,7 +59,10 @@ export class Claims {
     const { sources } = this.#options;
     return await this.#take(claiming, ({ rows }, claim, facts) => {
       const ofRow = { ...facts, isHeldHead };
-      return rows.map((text) => new ClaimedTask(new ClaimedRow(text), sources, claim, ofRow));
+      const tasks = rows.map(
+        (text) => new ClaimedTask(new ClaimedRow(text), sources, claim, ofRow),
+      );
+      return tasks.sort((a, b) => a.claimOrder - b.claimOrder);
     });
   }
 
@@ -77,6 +80,8 @@ export class Claims {
         }
         packs.push(pack);
       }
+      // Two packs of which each has a key to wait for in the other would wait for each other.
+      packs.sort((a, b) => Number(a.id) - Number(b.id));
       return packs.flatMap((pack) => pack.tasks);
     });
     return { ...taken, packs };
@@ -112,8 +117,7 @@ export class Claims {
     }
     claim.open = tasks.length;
     metrics.claims.add(tasks.length);
-    const inOrder = tasks.sort((a, b) => a.claimOrder - b.claimOrder);
-    this.#executor.accept(inOrder, cuts);
+    this.#executor.accept(tasks, cuts);
     return { tasks, byLane };
   }
 

@@ -1,9 +1,11 @@
+import { type Clock, systemClock } from "../base/clock.ts";
 import { ConfigError, InvalidInputError } from "../base/errors.ts";
 import type { Database, Queryable } from "../db/database.ts";
 import { setLockTimeout } from "../db/sql/session.ts";
 import { sqlState } from "../db/sqlstate.ts";
 import { PROBATION } from "./priority.ts";
 import type { QueueDefinition, QueueSettings } from "./queue.ts";
+import { readBuckets } from "./sql/bucket-owners.ts";
 import { ensureLane, type QueueRow, readQueues, registerQueue } from "./sql/queues.ts";
 import { keyLane } from "./task.ts";
 
@@ -16,6 +18,16 @@ export interface KnownQueue {
 }
 
 const LANE_PATIENCE_MS = 500;
+/** So old, what is known of owners is asked for again. */
+const OWNERS_MS = 1_000;
+
+/** By bucket: the number of its owner, which tells owners apart and nothing else. */
+export type BucketOwners = readonly (number | undefined)[];
+
+interface KnownOwners {
+  owners: Promise<BucketOwners>;
+  askedAtMs: number;
+}
 
 /**
  * What producers and workers remember of queues and lanes. Both are only ever added, so a memory of
@@ -26,9 +38,12 @@ export class QueueDirectory {
   readonly #db: Database;
   readonly #queues = new Map<string, Promise<KnownQueue>>();
   readonly #lanes = new Map<string, number>();
+  readonly #owners = new Map<number, KnownOwners>();
+  readonly #clock: Clock;
 
-  constructor(db: Database) {
+  constructor(db: Database, clock: Clock = systemClock) {
     this.#db = db;
+    this.#clock = clock;
   }
 
   /** Registers a definition once per process; a name must have been registered by somebody. */
@@ -90,6 +105,38 @@ export class QueueDirectory {
       if (tx === undefined || !isBusy) throw error;
       return await ensureLane(tx, queue.name, tenant, priority);
     }
+  }
+
+  /**
+   * Who owns which buckets, as it was a moment ago: only a hint, by which tasks of one owner are
+   * put together. Nobody waits for it but the first who asks.
+   */
+  async owners(keySpaceId: number): Promise<BucketOwners> {
+    const known = this.#owners.get(keySpaceId);
+    const nowMs = this.#clock.now();
+    if (known === undefined) {
+      const owners = this.#readOwners(keySpaceId);
+      this.#owners.set(keySpaceId, { owners, askedAtMs: nowMs });
+      return await owners;
+    }
+    if (nowMs - known.askedAtMs >= OWNERS_MS) {
+      known.askedAtMs = nowMs;
+      const reading = this.#readOwners(keySpaceId);
+      void reading.then(() => {
+        known.owners = reading;
+      });
+    }
+    return await known.owners;
+  }
+
+  async #readOwners(keySpaceId: number): Promise<BucketOwners> {
+    const owners: (number | undefined)[] = [];
+    // Without it all are taken for one owner's, which costs time and nothing else.
+    const all = await readBuckets(this.#db, keySpaceId).catch(() => []);
+    for (const [owner, buckets] of all.entries()) {
+      for (const bucket of buckets) owners[bucket] = owner;
+    }
+    return owners;
   }
 
   /** The lane of bucket 0 of the queue's key space; the others count down from it. */

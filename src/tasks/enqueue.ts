@@ -4,9 +4,9 @@ import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
-import { PACK_TASKS_MAX } from "./claimed-pack.ts";
-import type { QueueDirectory } from "./directory.ts";
+import type { BucketOwners, KnownQueue, QueueDirectory } from "./directory.ts";
 import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
+import { mayPackKeyed, type PackPlan, toPacks } from "./packing.ts";
 import type { QueueDefinition } from "./queue.ts";
 import { insertTasks, lockKeys, type TaskShape } from "./sql/enqueue.ts";
 import {
@@ -15,7 +15,9 @@ import {
   readIdempotencyKeys,
   takeIdempotencyKeys,
 } from "./sql/idempotency.ts";
+import { keyedPackLane } from "./sql/key-packs.ts";
 import { insertPacks } from "./sql/packs.ts";
+import { bucketOfLane } from "./task.ts";
 
 /** The idempotency key was used before for another task. Use another key, or the same task. */
 export class IdempotencyConflictError extends ConflictError {
@@ -56,12 +58,13 @@ export async function enqueueTasks(
     }
   }
   const isOnce = encoded.some((task) => task.idempotency !== undefined);
+  const owners = await ownersFor(context.directory, known, encoded);
   const insert = async (db: Queryable): Promise<string[]> => {
     if (known.settings.serialize) {
       const keys = new Set(encoded.map((task) => task.key).filter((key) => key !== ""));
       if (keys.size > 0) await lockKeys(db, known.keySpaceId, [...keys].sort());
     }
-    return isOnce ? await enqueueOnce(db, encoded) : await insertAll(db, encoded);
+    return isOnce ? await enqueueOnce(db, encoded) : await insertAll(db, encoded, { owners });
   };
   try {
     if (over !== undefined) {
@@ -84,11 +87,26 @@ export async function enqueueTasks(
   }
 }
 
-/** `ids` are those drawn before, for tasks that have one. */
+/** Who will take which of the tasks, when they may wait in packs. */
+async function ownersFor(
+  directory: QueueDirectory,
+  { keySpaceId }: KnownQueue,
+  tasks: readonly EncodedTask[],
+): Promise<BucketOwners | undefined> {
+  return mayPackKeyed(tasks) ? await directory.owners(keySpaceId) : undefined;
+}
+
+interface InsertOptions {
+  /** Drawn before, for tasks that have one. */
+  readonly ids?: readonly string[];
+  /** Of the buckets of the key space. */
+  readonly owners?: BucketOwners | undefined;
+}
+
 async function insertAll(
   db: Queryable,
   tasks: readonly EncodedTask[],
-  ids: readonly string[] = [],
+  { ids = [], owners }: InsertOptions = {},
 ): Promise<string[]> {
   const shapes = new Map<EncodedTask["shape"], TaskShape>();
   const numbers = tasks.map(({ shape }) => {
@@ -100,9 +118,8 @@ async function insertAll(
     numbered.count += 1;
     return numbered.shape;
   });
-  const packs = ids.length === 0 ? toPacks(tasks) : undefined;
-  const [shape] = shapes.values();
-  if (packs !== undefined && shape !== undefined) return await insertPacks(db, packs, shape);
+  const packs = ids.length === 0 ? toPacks(tasks, owners) : undefined;
+  if (packs !== undefined) return await insertInPacks(db, tasks, packs);
   const isKeyed = tasks.some((task) => task.key !== "");
   const rows = {
     payloads: tasks.map((task) => task.payload),
@@ -114,33 +131,20 @@ async function insertAll(
   return await insertTasks(db, rows, [...shapes.values()]);
 }
 
-/** Fewer are not worth it: a pack must be opened before one of its tasks can go its own way. */
-const PACKED_MIN = 20;
-/** Of payloads, in characters. What is larger gains nothing from company. */
-const PACK_LENGTH_MAX = 64 * 1024;
-
-/** Payloads of tasks that may wait as one row; undefined when each must have its own. */
-function toPacks(tasks: readonly EncodedTask[]): string[][] | undefined {
+/** Ids in the order of the tasks. */
+async function insertInPacks(
+  db: Queryable,
+  tasks: readonly EncodedTask[],
+  packs: readonly PackPlan[],
+): Promise<string[]> {
   const [first] = tasks;
-  if (first === undefined || tasks.length < PACKED_MIN || !isPackable(first.shape)) {
-    return undefined;
-  }
-  if (tasks.some((task) => task.shape !== first.shape || task.key !== "")) return undefined;
-  const count = Math.ceil(tasks.length / PACK_TASKS_MAX);
-  const size = Math.ceil(tasks.length / count);
-  const packs: string[][] = [];
-  for (let from = 0; from < tasks.length; from += size) {
-    const payloads = tasks.slice(from, from + size).map((task) => task.payload);
-    const length = payloads.reduce((sum, payload) => sum + payload.length, 0);
-    if (length > PACK_LENGTH_MAX) return undefined;
-    packs.push(payloads);
-  }
-  return packs;
-}
-
-/** Bytes and what waits for its time are rows. */
-function isPackable(shape: EncodedTask["shape"]): boolean {
-  return shape.is_binary !== true && shape.run_at === undefined && shape.delay === undefined;
+  if (first === undefined) return [];
+  const { shape, key } = first;
+  const lane = key === "" ? shape.lane : keyedPackLane(bucketOfLane(shape.lane).keySpaceId);
+  const ids = await insertPacks(db, packs, { ...shape, lane });
+  const placed = packs.flatMap(({ places }) => places);
+  const idAt = new Map(placed.map((place, index) => [place, ids[index] ?? ""]));
+  return tasks.map((_, place) => idAt.get(place) ?? "");
 }
 
 function atIndex(error: unknown, index: number): Error {
@@ -170,7 +174,7 @@ async function enqueueOnce(db: Queryable, tasks: readonly EncodedTask[]): Promis
     return isNew;
   });
   const drawn = fresh.map((task) => ids.taken.get(keyOf(task)?.id ?? "") ?? "NULL");
-  const inserted = fresh.length === 0 ? [] : await insertAll(db, fresh, drawn);
+  const inserted = fresh.length === 0 ? [] : await insertAll(db, fresh, { ids: drawn });
   const idOf = new Map(fresh.map((task, index) => [task, inserted[index] ?? ""]));
   return tasks.map((task) => {
     const id = keyOf(task)?.id ?? "";

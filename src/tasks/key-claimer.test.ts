@@ -11,6 +11,7 @@ describe("a key space of which a worker owns nothing", () => {
       clock: new ManualClock(),
       limiter: nobody,
       server: nobody,
+      packs: nobody,
     };
     const space = { id: 1, keyConcurrency: 1, isShared: true, queues: ["orders"] };
     expect(new KeyClaimer(nobody, nobody, space, more).restMs).toBe(Infinity);

@@ -4,6 +4,7 @@ import type { Queryable } from "../db/database.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
+import { KeyPacks, type KeyPacksOptions } from "./key-packs.ts";
 import { KeyRates } from "./key-rates.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
@@ -11,7 +12,8 @@ import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
 import type { ClaimedRows } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
-import { hasKeyedTasks, lookAtKeyLanes } from "./sql/key-lanes.ts";
+import { lookAtKeyLanes } from "./sql/key-lanes.ts";
+import { probeKeySpace } from "./sql/key-packs.ts";
 import {
   claimHeldHeads,
   claimKeyedTasks,
@@ -41,6 +43,7 @@ export interface KeyClaimerParts {
   readonly server: ServerWatch;
   readonly limiter: Limiter;
   readonly clock: Clock;
+  readonly packs: KeyPacksOptions;
 }
 
 /** How a claim is made is the same for all; the claimer hands it down. */
@@ -73,6 +76,7 @@ export class KeyClaimer {
   #epoch = "";
   #unopened: number[] = [];
   readonly #lanes: KeyLaneBook;
+  readonly #packs: KeyPacks;
   #nextHoldAtMs = -Infinity;
   #openAgainAtMs = -Infinity;
 
@@ -85,6 +89,13 @@ export class KeyClaimer {
     this.#server = parts.server;
     this.#clock = parts.clock;
     this.#lanes = new KeyLaneBook((key) => keyLane(space.id, bucketOf(key)));
+    this.#packs = new KeyPacks(session, space.id, {
+      ...parts.packs,
+      onOpened: () => {
+        this.#lanes.assumeWork();
+        parts.packs.onOpened();
+      },
+    });
   }
 
   /** As they are stored: a person may have changed them. Of several rates the strictest holds. */
@@ -108,6 +119,7 @@ export class KeyClaimer {
     const lost = [...this.#lanes.numbers, ...this.#unopened].filter((lane) => !kept.has(lane));
     this.#lanes.clear();
     this.#unopened = lanes;
+    this.#packs.useLanes([], lanes);
     this.#openAgainAtMs = -Infinity;
     this.#rates?.restart();
     return lost;
@@ -120,6 +132,7 @@ export class KeyClaimer {
   /** The server may have crashed: what was known of lanes is to be found again. */
   forget(): void {
     this.#lanes.lowerAll();
+    this.#packs.forget();
   }
 
   /** Holds may have come or gone, and with them what is below the floors. */
@@ -130,9 +143,17 @@ export class KeyClaimer {
 
   /** Somebody said that there is work: one look tells whether any of it is here. */
   async workArrived(): Promise<void> {
-    if (this.#lanes.size === 0 || this.#busyLanes().length > 0) return;
-    if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
-    this.#lanes.assumeWork();
+    if (this.#lanes.size === 0) return;
+    if (this.#busyLanes().length > 0 && this.#packs.mayWait) return;
+    await this.#probe();
+  }
+
+  /** Whether anything waits. */
+  async #probe(): Promise<boolean> {
+    const { hasRows, hasPacks } = await probeKeySpace(this.#session, this.#packs.waiting);
+    if (hasRows) this.#lanes.assumeWork();
+    this.#packs.probed(hasPacks);
+    return hasRows || hasPacks;
   }
 
   /** Whether a task of it is ready to start. */
@@ -141,7 +162,7 @@ export class KeyClaimer {
   }
 
   get hasWork(): boolean {
-    return this.#isHoldDue || this.#busyLanes().length > 0;
+    return this.#isHoldDue || this.#packs.mayWait || this.#busyLanes().length > 0;
   }
 
   /** Milliseconds until something is due that nobody announces. */
@@ -152,7 +173,8 @@ export class KeyClaimer {
     // What a rate refused a moment ago it may allow by now, and then nobody says so.
     const isRefused = this.#rates !== undefined && this.#busyLanes().length > 0;
     const rate = Math.min(isRefused ? RATE_RETRY_MS : Infinity, this.#rates?.nextMs() ?? Infinity);
-    return Math.max(0, Math.min(opening, hold, rate));
+    const pack = this.#packs.isObstructed ? PACK_RETRY_MS : Infinity;
+    return Math.max(0, Math.min(opening, hold, rate, pack));
   }
 
   get #isHoldDue(): boolean {
@@ -171,6 +193,7 @@ export class KeyClaimer {
   close(lane: number): void {
     if (!this.#lanes.close(lane)) return;
     this.#unopened.push(lane);
+    this.#packs.useLanes(this.#lanes.numbers, this.#unopened);
   }
 
   /** Opens buckets in which nobody else holds a task any more. */
@@ -185,6 +208,7 @@ export class KeyClaimer {
     if (this.#epoch !== epoch) return;
     for (const lane of asked) if (!foreign.has(lane)) this.#lanes.open(lane);
     this.#unopened = this.#unopened.filter((lane) => foreign.has(lane) || !asked.has(lane));
+    this.#packs.useLanes(this.#lanes.numbers, this.#unopened);
     this.#openAgainAtMs = this.#clock.now() + FOREIGN_RETRY_MS;
     this.#nextHoldAtMs = -Infinity;
   }
@@ -192,24 +216,33 @@ export class KeyClaimer {
   /** Where each lane begins. The snapshot may also close an epoch of the numbers. */
   async look(): Promise<void> {
     if (this.#lanes.size === 0) return;
-    if (this.#busyLanes().length === 0) {
-      if (!(await hasKeyedTasks(this.#session, this.#space.id))) return;
-    }
+    if (this.#busyLanes().length === 0 && !(await this.#probe())) return;
     const [epoch, before] = [this.#epoch, this.#settling.settled];
     const asked = this.#lanes.asks(this.#fullKeys());
     const look = await lookAtKeyLanes(
       this.#session,
-      { keySpaceId: this.#space.id, exceptKeys: asked.full, heldMax: HELD_MAX },
+      { packs: this.#packs.waiting, exceptKeys: asked.full, heldMax: HELD_MAX },
       this.#lanes.starts(this.#lanes.numbers, asked.full),
     );
     if (!(await this.#server.confirms(look.marker))) return;
     const settled = this.#settling.observe(look.oldestRunning, before);
     for (const { passed } of look.lanes) this.#settling.sawNumber(passed?.lastOrder ?? 0);
-    if (this.#epoch === epoch) this.#lanes.saw(look, asked, settled);
+    if (this.#epoch !== epoch) return;
+    this.#lanes.saw(look, asked, Math.min(settled, look.firstPack - 1));
+    this.#packs.saw(look.firstPack, settled);
   }
 
-  /** Claims up to about `want` tasks. */
+  /** Claims up to about `want` tasks: rows first, which are before the first pack. */
   async claim(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
+    const rows = await this.#claimRows(want, facts, take);
+    if (rows >= want || this.#lanes.size === 0) return rows;
+    const [queue] = this.#allowance() === undefined ? this.#space.queues : [];
+    const { marker } = this.#server;
+    const owner = { ...facts, epoch: this.#epoch, marker };
+    return rows + (await this.#packs.claim(want - rows, queue, owner));
+  }
+
+  async #claimRows(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
     const asked = this.#lanes.asks(this.#fullKeys());
     const busy = this.#lanes.busy(asked.full);
     if (want <= 0 || busy.length === 0) return 0;
@@ -235,6 +268,7 @@ export class KeyClaimer {
           keySpaceId: this.#space.id,
           epoch: this.#epoch,
           marker,
+          packs: this.#packs.waiting,
           exceptKeys: asked.full,
           ...(perKey === undefined ? {} : { perKey }),
         },
@@ -342,6 +376,7 @@ export class KeyClaimer {
 
 const HOLD_RETRY_MS = 100;
 const RATE_RETRY_MS = 100;
+const PACK_RETRY_MS = 20;
 
 export interface ClaimFacts {
   readonly workerId: string;

@@ -1,5 +1,6 @@
 import { isPackLane, PACK_TASKS_MAX, rowLane } from "./claimed-pack.ts";
 import type { Claims } from "./claims.ts";
+import type { KeyPacksOptions } from "./key-packs.ts";
 import type { LaneBook } from "./lanes.ts";
 import type { TaskSession } from "./session.ts";
 import type { LaneRequest } from "./sql/claim.ts";
@@ -48,6 +49,16 @@ export class PackClaimer {
     this.#claims = claims;
     this.#lanes = lanes;
     this.#options = options;
+  }
+
+  /** How packs of keyed tasks are claimed. */
+  get ofKeys(): KeyPacksOptions {
+    const { ready, isByRow, onOpened } = this.#options;
+    return {
+      isWhole: (queue) => ready() >= READY_MIN && !isByRow(queue),
+      take: async (claim) => await this.#claims.takePacks(claim),
+      onOpened,
+    };
   }
 
   /** What was asked of lanes of packs becomes packs, or rows when some waited longer. */

@@ -40,7 +40,6 @@ async function resetPack(scene: RaceScene, leaseSeconds?: number): Promise<strin
   const claimId = randomUUID();
   const isClaimed = leaseSeconds !== undefined;
   await resetPending(scene, 0);
-  await scene.admin.query("DELETE FROM tidemill.task_packs");
   await scene.admin.query(
     `INSERT INTO tidemill.task_packs
             (id, last_id, lane, max_attempts, priority, tenant, queue, ids, payloads,

@@ -6,6 +6,7 @@ import { Notifier } from "../../src/db/notifier.ts";
 import { queue } from "../../src/index.ts";
 import { QueueDirectory } from "../../src/tasks/directory.ts";
 import type { EnqueueContext } from "../../src/tasks/enqueue.ts";
+import { bucketSet } from "../../src/tasks/sql/bucket-owners.ts";
 import { type ClaimedRows, claimTasks, FIELD } from "../../src/tasks/sql/claim.ts";
 import { claimKeyedTasks } from "../../src/tasks/sql/keys.ts";
 import type { LeaseToken } from "../../src/tasks/task.ts";
@@ -19,6 +20,8 @@ export const [TASK] = TASKS;
 export const KEY = "order:1";
 /** Bucket 0 of key space 0. */
 export const KEY_LANE = -1;
+
+export const KEY_BUCKETS = bucketSet([0]);
 
 export const orders = queue<number>("orders");
 
@@ -70,6 +73,7 @@ export function databaseOf(racer: Racer, db: Database): Database {
 
 const CLEAR = [
   "tasks",
+  "task_packs",
   "task_claims",
   "task_history",
   "task_failures",
@@ -180,6 +184,7 @@ export async function claimKeyIn(
     keySpaceId: 0,
     epoch,
     marker: null,
+    packs: { floor: 0, buckets: KEY_BUCKETS },
     exceptKeys: [],
   };
   const lanes = [{ lane: KEY_LANE, floor: 0, start: 0, held: [], take }];

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type fc from "fast-check";
 import { expect } from "vitest";
+import { bucketOf } from "../../src/cluster/ring.ts";
 import {
   ConflictError,
   completed,
@@ -10,7 +11,9 @@ import {
   type NewTask,
   nack,
 } from "../../src/index.ts";
+import { PACK_TASKS_MAX } from "../../src/tasks/claimed-pack.ts";
 import { buryTasks, completeTasks, endTasks, putBackTasks } from "../../src/tasks/sql/finish.ts";
+import { keyedPackLane } from "../../src/tasks/sql/key-packs.ts";
 import { extendLease, renewLeases, saveProgress } from "../../src/tasks/sql/lease.ts";
 import { openWaitingPacks } from "../../src/tasks/sql/open-packs.ts";
 import { insertPacks } from "../../src/tasks/sql/packs.ts";
@@ -119,7 +122,23 @@ export const enqueuePack = (queue: string, count: number): TaskCommand =>
       max_attempts: MAX_ATTEMPTS,
     };
     const payloads = Array.from({ length: count }, (_, n) => JSON.stringify({ variant: n }));
-    for (const id of await insertPacks(stage.db, [payloads], shape)) model.enqueue(id, queue, null);
+    const ids = await insertPacks(stage.db, [{ payloads }], shape);
+    for (const id of ids) model.enqueue(id, queue, null);
+  });
+
+export const enqueueKeyedPack = (queue: string, keys: readonly string[]): TaskCommand =>
+  command(`enqueue a pack of ${keys.join(", ")} to ${queue}`, async (model, stage) => {
+    const shape = {
+      lane: keyedPackLane(stage.layout.spaceOf.get(queue)!),
+      queue,
+      tenant: "default",
+      priority: 5,
+      max_attempts: MAX_ATTEMPTS,
+    };
+    const payloads = keys.map((_, n) => JSON.stringify({ variant: n }));
+    const pack = { payloads, keys, buckets: keys.map((key) => bucketOf(key)) };
+    const ids = await insertPacks(stage.db, [pack], shape);
+    for (const [n, id] of ids.entries()) model.enqueue(id, queue, keys[n] ?? null);
   });
 
 export const claimPacksOf = (worker: number, queue: string, take: number): TaskCommand =>
@@ -159,7 +178,11 @@ export interface KeyedClaimSpec {
   readonly isNews: boolean;
   /** Whether the floors of its lanes may rise. */
   readonly opensEpoch: boolean;
+  /** Whether it takes packs whole, two at most; otherwise it opens them. */
+  readonly isWhole: boolean;
 }
+
+export const TWO_PACKS = 2 * PACK_TASKS_MAX;
 
 export const claimKeyed = (spec: KeyedClaimSpec): TaskCommand =>
   command(`claim keyed ${JSON.stringify(spec)}`, async (model, stage) => {
@@ -170,7 +193,8 @@ export const claimKeyed = (spec: KeyedClaimSpec): TaskCommand =>
         ? workerAt(stage, who.worker)
         : oneOf(stage, who.owner, ({ id }) => owners.has(id));
     if (spec.opensEpoch) await one.openEpoch();
-    await claimKeyedBy(one, want, isNews, { model, stage });
+    one.isWhole = spec.isWhole;
+    await claimKeyedBy(one, spec.isWhole ? TWO_PACKS : want, isNews, { model, stage });
   });
 
 async function hearBy(one: ModelWorker, model: TaskModel, stage: Stage): Promise<void> {

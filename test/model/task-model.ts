@@ -156,7 +156,8 @@ export class TaskModel {
   nextPacked(queue: string, packs: number): string[] {
     if (this.pausedQueues.has(queue)) return [];
     const packed = this.all.filter(
-      (task) => task.queue === queue && task.pack !== null && task.state === "pending",
+      (task) =>
+        task.queue === queue && task.key === null && task.pack !== null && task.state === "pending",
     );
     const ids = [...new Set(packed.map(({ pack }) => Number(pack)))].sort((a, b) => a - b);
     const taken = new Set(ids.slice(0, packs));
@@ -365,8 +366,9 @@ export class TaskModel {
       const task = this.tasks.get(id);
       if (task === undefined || !isLive(task)) continue;
       task.expired = expired;
-      // Who waited in a pack that was opened stands at the end of the line.
-      if (task.pack !== null && pack === null && task.state === "pending") task.order = null;
+      // Who waited in a pack that was opened stands at the end of the line, unless it has a key.
+      const isOpened = task.pack !== null && pack === null && task.state === "pending";
+      if (isOpened && task.key === null) task.order = null;
       task.pack = pack;
       if (order === null) continue;
       if (task.order === null && order <= highest) {

@@ -12,6 +12,7 @@ import {
   end,
   endBy,
   enqueue,
+  enqueueKeyedPack,
   enqueuePack,
   expire,
   type Forgery,
@@ -26,6 +27,7 @@ import {
   restart,
   retry,
   type TaskCommand,
+  TWO_PACKS,
   timePasses,
   useStale,
 } from "./task-commands.ts";
@@ -47,6 +49,7 @@ import { KEYS, PARKING, QUEUES, Stage, WORKERS } from "./task-stage.ts";
 
 const queueName = fc.constantFrom(...QUEUES.map(({ name }) => name));
 const key = fc.constantFrom(...KEYS);
+const someKeys = fc.subarray([...KEYS], { minLength: 1 });
 const worker = fc.nat(WORKERS - 1);
 const index = fc.nat(30);
 const seldom = fc.constantFrom(true, false, false);
@@ -88,9 +91,11 @@ const choices: [times: number, fc.Arbitrary<TaskCommand>][] = [
         want: fc.constantFrom(1, 2, 10),
         isNews: seldom,
         opensEpoch: fc.boolean(),
+        isWhole: fc.boolean(),
       })
       .map(claimKeyed),
   ],
+  [3, fc.tuple(queueName, someKeys).map((given) => enqueueKeyedPack(...given))],
   [3, fc.tuple(queueName, fc.integer({ min: 1, max: 4 })).map((given) => enqueuePack(...given))],
   [
     4,
@@ -136,7 +141,8 @@ async function finish(model: TaskModel, stage: Stage): Promise<void> {
   const [one] = stage.workers;
   if (one === undefined) throw new Error("no worker");
   for (let round = 0; round < 2 * model.all.length && model.all.some(isLive); round += 1) {
-    await claimKeyedBy(one, 10, true, { model, stage });
+    one.isWhole = round % 2 === 0;
+    await claimKeyedBy(one, TWO_PACKS, true, { model, stage });
     for (const { name } of QUEUES) {
       await claimUnkeyed(0, name, 10, true).run(model, stage);
       await claimPacksOf(0, name, 2).run(model, stage);

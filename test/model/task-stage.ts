@@ -42,11 +42,11 @@ const READ = `
          COALESCE(lease_until <= NOW(), FALSE) AS expired, NULL AS pack
     FROM tidemill.tasks
    UNION ALL
-  SELECT one.id::text, queue, NULL, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
+  SELECT one.id::text, queue, one.key, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
          (claim_id IS NOT NULL)::int, (claim_id IS NOT NULL)::int, claim_id, leased_by,
          FALSE, 0, FALSE, one.id::int, COALESCE(lease_until <= NOW(), FALSE), pack.id::text
     FROM tidemill.task_packs AS pack
-   CROSS JOIN LATERAL unnest(pack.ids) AS one(id)
+   CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.keys, chr(30))) AS one(id, key)
    UNION ALL
   SELECT id::text, queue, partition_key, state, attempt, lease_generation, claim_id, leased_by,
          FALSE, 0, FALSE, NULL, FALSE, NULL

@@ -70,6 +70,8 @@ export class ModelWorker {
   readonly executor: Executor;
   /** The command in which it last heard of changes. */
   heardAt = 0;
+  /** Whether it takes packs of keyed tasks whole. */
+  isWhole = false;
   /** Whose handlers were called and have not returned. */
   gates: Gate[] = [];
   readonly #parts: WorkerParts;
@@ -78,6 +80,7 @@ export class ModelWorker {
   readonly #spaces: KeySpaces;
   readonly #settling = new Settling("tidemill.task_numbers");
   readonly #metrics = new TaskMetrics();
+  readonly #batches: KeyedBatch[] = [];
   readonly #stop = new AbortController();
   readonly #ended: Promise<unknown>;
   readonly #complaint: Promise<never>;
@@ -126,6 +129,15 @@ export class ModelWorker {
         server: new ServerWatch(parts.claims, () => this.#spaces.forget()),
         limiter: new Limiter(parts.claims, { ...this.#common, held: () => 0 }),
         clock: this.clock,
+        packs: {
+          isWhole: () => this.isWhole,
+          take: async (claim) => {
+            const taken = await this.#claims.takePacks(claim);
+            this.#batches.push({ tasks: taken.tasks, isHeads: false });
+            return taken;
+          },
+          onOpened: nothing,
+        },
       },
     );
     const { signal } = this.#stop;
@@ -217,15 +229,14 @@ export class ModelWorker {
   /** From all key spaces, as a turn of its claimer does. */
   async claimKeyed(want: number, isNews: boolean): Promise<readonly KeyedBatch[]> {
     this.clock.advance(200); // Looks and holds are due again.
-    const batches: KeyedBatch[] = [];
     const take: TakeRows = async (claim, isHeads) => {
       const { tasks } = await this.#claims.take(claim, isHeads);
-      batches.push({ tasks, isHeads });
+      this.#batches.push({ tasks, isHeads });
       return tasks;
     };
     await this.#spaces.claim(isNews, () => want, take);
     await this.quiet();
-    return batches;
+    return this.#batches.splice(0);
   }
 
   /** Lets the floors of lanes rise: what was numbered so far will be settled. */

@@ -1,3 +1,4 @@
+import { BUCKETS } from "../../cluster/ring.ts";
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
@@ -14,6 +15,24 @@ const READ = statement(
      FROM {schema}.key_spaces AS space
     ORDER BY space.id`,
 );
+
+const READ_BUCKETS = statement(
+  "bucket_owners_buckets",
+  `SELECT buckets FROM {schema}.bucket_owners WHERE key_space_id = $1`,
+);
+
+/** The buckets of each worker that owns some. */
+export async function readBuckets(db: Queryable, keySpaceId: number): Promise<number[][]> {
+  const rows = await db.query<{ buckets: number[] }>(READ_BUCKETS, [keySpaceId]);
+  return rows.map(({ buckets }) => buckets);
+}
+
+/** As a text of bits, the first of which is bucket 0. */
+export function bucketSet(buckets: Iterable<number>): string {
+  const bits = Array.from({ length: BUCKETS }, () => "0");
+  for (const bucket of buckets) bits[bucket] = "1";
+  return bits.join("");
+}
 
 export interface BucketOwner {
   readonly worker: string;

@@ -14,7 +14,7 @@ const LIVE = `
 
 // A pack as the tasks that it holds; `packs` has those that may be asked for.
 const inPacks = (packs: string): string => `
-   SELECT one.id::text AS id, tenant, queue, kind, priority, NULL::text AS partition_key,
+   SELECT one.id::text AS id, tenant, queue, kind, priority, one.key AS partition_key,
           one.payload, NULL::bytea AS bytes, NULL::text AS content_type,
           (claim_id IS NOT NULL)::int AS attempt, max_attempts, created_at, created_at AS run_at,
           claimed_at, leased_by, (claim_id IS NOT NULL)::int AS lease_generation, options,
@@ -22,8 +22,9 @@ const inPacks = (packs: string): string => `
           NULL::jsonb AS progress, NULL::text AS reason, NULL::text AS cause,
           NULL::text AS result, NULL::timestamptz AS finished_at
      FROM (${packs}) AS pack
-    CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)))
-               AS one(id, payload)`;
+    CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)),
+                              string_to_array(pack.keys, chr(30)))
+               AS one(id, payload, key)`;
 const ENDED = `
    SELECT ${COMMON}, state, NULL::timestamptz AS lease_until, NULL::jsonb AS progress, reason,
           NULL::text AS cause, result, finished_at
@@ -124,7 +125,7 @@ const list = (name: string, source: string, state: string) =>
 
 const PACK_FILTER = `($1::text IS NULL OR queue = $1)
             AND ($2::text IS NULL OR tenant = $2)
-            AND $3::text IS NULL
+            AND ($3::text IS NULL OR $3 = ANY (string_to_array(keys, chr(30))))
             AND ($5::text IS NULL OR $5 = CASE WHEN claim_id IS NULL THEN 'pending'
                                                ELSE 'running' END)`;
 
@@ -146,7 +147,8 @@ const LIST_LIVE = statement(
           AND ($4::bigint IS NULL OR last_id < $4)
         ORDER BY last_id DESC
         LIMIT $6)`)}
-     WHERE $4::bigint IS NULL OR one.id < $4
+     WHERE ($4::bigint IS NULL OR one.id < $4)
+       AND ($3::text IS NULL OR one.key = $3)
      ORDER BY one.id DESC
      LIMIT $6)`,
 );

@@ -1,6 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { MARKER } from "./crash-marker.ts";
+import { firstPack, type WaitingPacks } from "./key-packs.ts";
 
 export interface HeldKey {
   readonly tenant: string;
@@ -61,21 +62,6 @@ export const linesOf = (keySpace: string, given: string, held: string): string =
        FROM ${given}
    )`;
 
-// The lanes of a key space are neighbours in the index: an empty one costs a single probe.
-const ANY_KEYED = statement(
-  "key_space_has_tasks",
-  `SELECT EXISTS (
-     SELECT FROM {schema}.tasks
-      WHERE lane BETWEEN -($1::int * 360 + 360) AND -($1::int * 360 + 1)
-        AND claim_order > 0
-        AND state = 'pending') AS found`,
-);
-
-export async function hasKeyedTasks(db: Queryable, keySpaceId: number): Promise<boolean> {
-  const [row] = await db.query<{ found: boolean }>(ANY_KEYED, [keySpaceId]);
-  return row?.found === true;
-}
-
 /** Asked only of lanes in which something was passed over. */
 const ifPassed = (query: string): string =>
   `CASE WHEN first.claim_order < COALESCE(free.claim_order, 9223372036854775807)
@@ -88,7 +74,7 @@ const LOOK = statement(
     `unnest($2::text::int[], $3::text::bigint[], $4::text::bigint[])
             AS one(lane, floor, start)`,
     "$5::text::int[], $6::text[], $7::text[]",
-  )}
+  )},${firstPack("$1", "$10", "$11")}
    SELECT line.lane, first.claim_order, free.claim_order AS free_order,
           ${ifPassed(`
             SELECT last.claim_order
@@ -103,6 +89,7 @@ const LOOK = statement(
                       FROM {schema}.key_holds
                      WHERE lane = line.lane
                      LIMIT $9) AS one`)} AS held,
+          (SELECT id::text FROM first_pack) AS first_pack,
           pg_snapshot_xmin(pg_current_snapshot())::text AS oldest_running,
           ${MARKER} AS marker
      FROM line
@@ -133,6 +120,8 @@ const LOOK = statement(
      ) AS free ON TRUE`,
 );
 
+const NO_PACK = "9223372036854775807";
+
 export interface KeyLaneView {
   readonly lane: number;
   /** Of the first pending task, held or not; null when there is none. */
@@ -145,13 +134,15 @@ export interface KeyLaneView {
 
 export interface KeyLook {
   readonly lanes: readonly KeyLaneView[];
+  /** Of the first pack that waits; Infinity when none does. */
+  readonly firstPack: number;
   readonly oldestRunning: bigint;
   /** Null: the server has crashed. */
   readonly marker: string | null;
 }
 
 export interface KeyLookRequest {
-  readonly keySpaceId: number;
+  readonly packs: WaitingPacks;
   readonly exceptKeys: readonly string[];
   /** Held keys of a lane that are worth telling. */
   readonly heldMax: number;
@@ -159,7 +150,7 @@ export interface KeyLookRequest {
 
 export async function lookAtKeyLanes(
   db: Queryable,
-  { keySpaceId, exceptKeys, heldMax }: KeyLookRequest,
+  { packs, exceptKeys, heldMax }: KeyLookRequest,
   lanes: readonly KeyLaneStart[],
 ): Promise<KeyLook> {
   const { lines, held } = startValues(lanes);
@@ -169,16 +160,19 @@ export async function lookAtKeyLanes(
     free_order: string | null;
     last_order: string | null;
     held: HeldKey[] | null;
+    first_pack: string;
     oldest_running: string;
     marker: string | null;
   }>(LOOK, [
-    keySpaceId,
+    packs.keySpaceId,
     lines.lanes,
     lines.floors,
     lines.starts,
     ...held,
     [...exceptKeys],
     heldMax,
+    packs.floor,
+    packs.buckets,
   ]);
   const toNumber = (order: string | null): number | null => (order === null ? null : Number(order));
   return {
@@ -191,6 +185,7 @@ export async function lookAtKeyLanes(
           ? undefined
           : { lastOrder: Number(row.last_order), held: row.held ?? [] },
     })),
+    firstPack: rows[0]?.first_pack === NO_PACK ? Infinity : Number(rows[0]?.first_pack ?? 0),
     oldestRunning: BigInt(rows[0]?.oldest_running ?? 0),
     marker: rows[0]?.marker ?? null,
   };

@@ -10,8 +10,9 @@ import {
   takePicked,
   unpack,
 } from "./claim.ts";
-import { MARKER } from "./crash-marker.ts";
+import { isSameServer } from "./crash-marker.ts";
 import { type KeyLaneStart, linesOf, startValues } from "./key-lanes.ts";
+import { firstPack, type WaitingPacks } from "./key-packs.ts";
 
 const MINE = statement(
   "buckets_mine",
@@ -41,13 +42,25 @@ export async function readOwnedBuckets(db: Queryable, workerId: string): Promise
 // bucket as mine shows every claim that its owner before me made in it.
 const FOREIGN = statement(
   "key_lanes_foreign",
-  `SELECT DISTINCT task.lane
+  `SELECT task.lane
      FROM {schema}.task_claims AS claim
     CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
      JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
     WHERE claim.key_lanes && $1::text::int[]
       AND task.lane = ANY ($1::text::int[])
-      AND task.id <> ALL ($2::text::bigint[])`,
+      AND task.id <> ALL ($2::text::bigint[])
+    UNION
+   SELECT held.lane
+     FROM {schema}.task_claims AS claim
+    CROSS JOIN LATERAL unnest(claim.pack_ids) AS one(id)
+     JOIN {schema}.task_packs AS pack ON pack.id = one.id AND pack.claim_id = claim.claim_id
+    CROSS JOIN LATERAL (
+      SELECT (pack.lane + 1) * 360 - task.bucket - 1 AS lane
+        FROM unnest(pack.ids, pack.buckets) AS task(id, bucket)
+       WHERE task.id <> ALL ($2::text::bigint[])
+    ) AS held
+    WHERE claim.key_lanes && $1::text::int[]
+      AND held.lane = ANY ($1::text::int[])`,
 );
 
 /** Of these lanes, those in which a task is held that is none of `ours`. */
@@ -80,10 +93,6 @@ const owner = (queues: string, slots: string, deadlines: string, more = "TRUE"):
         FOR KEY SHARE
    )`;
 
-/** Floors that were learnt before a crash may be above a task whose claim it took back. */
-const isSameServer = (marker: string): string =>
-  `(${marker}::text IS NULL OR ${marker}::text = ${MARKER})`;
-
 // Asked once for all, because most key spaces have no hold at most times. Where there are some, a
 // task is looked up among them by its key, which a join would not do on a table without statistics.
 const ANY_HOLD = `
@@ -99,11 +108,16 @@ const NOT_HELD = `
                     AND hold.partition_key = ready.partition_key))`;
 
 /** A row that was cancelled meanwhile is in the ledger and not taken: nobody finds it there. */
+const TAKEN = "task.id = ANY ((SELECT ids FROM picked)::bigint[]) AND task.state = 'pending'";
+const TAKE_HEADS = takePicked(TAKEN, "picked.lanes", "TRUE");
+// What waits behind a pack was passed over, too.
 const TAKE_PICKED = takePicked(
-  "task.id = ANY ((SELECT ids FROM picked)::bigint[]) AND task.state = 'pending'",
+  TAKEN,
   "picked.lanes",
-  "(SELECT found FROM any_hold)",
+  "(SELECT found FROM any_hold) OR (SELECT id FROM first_pack) < 9223372036854775807",
 );
+const FIRST_PACK = firstPack("$4", "$18", "$19");
+const BEFORE_PACKS = "ready.claim_order < (SELECT id FROM first_pack)";
 
 const LINES = linesOf(
   "$4",
@@ -114,7 +128,7 @@ const LINES = linesOf(
 
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},${FIRST_PACK},
    picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(line.lane) AS lanes
        FROM owner
@@ -125,6 +139,7 @@ const CLAIM_KEYED = statement(
          WHERE ready.lane = line.lane
            AND ready.claim_order > line.after
            AND ready.state = 'pending'
+           AND ${BEFORE_PACKS}
            AND ready.partition_key <> ALL ($9::text[])
            AND ${NOT_HELD}
          ORDER BY ready.claim_order
@@ -140,7 +155,7 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},
+  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},${FIRST_PACK},
    candidate AS MATERIALIZED (
      SELECT pick.id, line.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
@@ -153,6 +168,7 @@ const CLAIM_KEYED_LIMITED = statement(
          WHERE ready.lane = line.lane
            AND ready.claim_order > line.after
            AND ready.state = 'pending'
+           AND ${BEFORE_PACKS}
            AND ready.partition_key <> ALL ($9::text[])
            AND ${NOT_HELD}
          ORDER BY ready.claim_order
@@ -165,15 +181,15 @@ const CLAIM_KEYED_LIMITED = statement(
             OR row_number() OVER (PARTITION BY candidate.queue ORDER BY candidate.claim_order)
                > COALESCE(given.allowed, 2147483647) AS is_refused
        FROM candidate
-       LEFT JOIN unnest($22::text[], $23::int[]) AS given(queue, allowed)
+       LEFT JOIN unnest($24::text[], $25::int[]) AS given(queue, allowed)
          ON given.queue = candidate.queue
    ), ranked AS (
      SELECT admitted.id, admitted.lane,
             row_number() OVER same_key AS rank,
             bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
-            COALESCE(given.allowed, $18::int) AS allowed
+            COALESCE(given.allowed, $20::int) AS allowed
        FROM admitted
-       LEFT JOIN unnest($19::text[], $20::text[], $21::int[]) AS given(tenant, key, allowed)
+       LEFT JOIN unnest($21::text[], $22::text[], $23::int[]) AS given(tenant, key, allowed)
          ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
@@ -189,6 +205,8 @@ export interface KeyedClaimRequest extends ClaimRequest {
   readonly epoch: string;
   /** Of the server that the floors were learnt from; null when none was. */
   readonly marker: string | null;
+  /** Rows behind the first of these are not taken. */
+  readonly packs: Omit<WaitingPacks, "keySpaceId">;
   /** Keys of which nothing more is wanted now. */
   readonly exceptKeys: readonly string[];
   /** Undefined: as many of a key as come. */
@@ -220,7 +238,7 @@ export async function claimKeyedTasks(
   lanes: readonly KeyLaneRequest[],
 ): Promise<ClaimedRows> {
   const { claimId, workerId, leaseSeconds, keySpaceId, epoch, exceptKeys, perKey } = request;
-  const { proofs, marker } = request;
+  const { proofs, marker, packs } = request;
   const { lines, held } = startValues(lanes);
   const values = [
     claimId,
@@ -238,6 +256,8 @@ export async function claimKeyedTasks(
     marker,
     lines.starts,
     ...held,
+    packs.floor,
+    packs.buckets,
   ];
   if (perKey === undefined) return unpack(await db.query<PackedRows>(CLAIM_KEYED, values));
   const rows = await db.query<PackedRows>(CLAIM_KEYED_LIMITED, [
@@ -257,7 +277,7 @@ export async function claimKeyedTasks(
 // takes its worker along is known.
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
-  `WITH ${owner("$9", "$10", "$11")},${ANY_HOLD}, first AS MATERIALIZED (
+  `WITH ${owner("$9", "$10", "$11")}, first AS MATERIALIZED (
      SELECT DISTINCT ON (hold.tenant, hold.partition_key)
             task.id, task.lane, task.claim_order, task.state, task.run_at, task.on_probation,
             task.queue, hold.tenant, hold.partition_key, hold.until
@@ -299,7 +319,7 @@ const CLAIM_HEADS = statement(
                        WHERE on_probation ORDER BY until LIMIT $8)) AS either
               ORDER BY until
               LIMIT $7) AS one
-   ), ${TAKE_PICKED}`,
+   ), ${TAKE_HEADS}`,
 );
 
 export interface HeadsWanted {
@@ -312,7 +332,7 @@ export interface HeadsWanted {
 
 export async function claimHeldHeads(
   db: Queryable,
-  request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey" | "marker">,
+  request: Omit<KeyedClaimRequest, "exceptKeys" | "perKey" | "marker" | "packs">,
   lanes: readonly number[],
   take: HeadsWanted,
 ): Promise<ClaimedRows> {

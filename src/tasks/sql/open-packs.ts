@@ -1,26 +1,34 @@
 import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
 import type { LaneRequest } from "./claim.ts";
+import { keyedPackLane, type WaitingPacks } from "./key-packs.ts";
 import { ANSWER, askOfPacks, FREE, locked, type PackAnswer, type PackToken } from "./packs.ts";
 
-// Tasks that wait get numbers of their own: the lane of rows may be far beyond theirs. Those that
-// run keep the first; who puts one back draws another.
+// Unkeyed tasks that wait get numbers of their own: the lane of rows may be far beyond theirs.
+// Those that run keep the first; who puts one back draws another. Keyed ones always keep their
+// place: no floor passes a pack that waits, and who holds one lowers it when something goes back.
 const TO_ROWS = `
      INSERT INTO {schema}.tasks
             (id, claim_order, created_at, run_at, lane, max_attempts, priority, state, attempt,
              lease_generation, claim_id, leased_by, claimed_at, lease_until, tenant, queue, kind,
-             payload, options)
-     SELECT id, CASE WHEN claim_id IS NULL THEN nextval('{schema}.task_numbers') ELSE id END,
-            created_at, created_at, lane, max_attempts, priority,
+             payload, options, partition_key, partition_bucket)
+     SELECT id, CASE WHEN claim_id IS NULL AND partition_key IS NULL
+                     THEN nextval('{schema}.task_numbers') ELSE id END,
+            created_at, created_at,
+            CASE WHEN partition_key IS NULL THEN lane ELSE (lane + 1) * 360 - bucket - 1 END,
+            max_attempts, priority,
             CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END,
             (claim_id IS NOT NULL)::int, (claim_id IS NOT NULL)::int,
-            claim_id, leased_by, claimed_at, lease_until, tenant, queue, kind, payload, options
-       FROM (SELECT one.id, one.payload, done.created_at, done.lane, done.max_attempts,
+            claim_id, leased_by, claimed_at, lease_until, tenant, queue, kind, payload, options,
+            partition_key, bucket
+       FROM (SELECT one.id, one.payload, one.partition_key, one.bucket,
+                    done.created_at, done.lane, done.max_attempts,
                     done.priority, done.claim_id, done.leased_by, done.claimed_at,
                     done.lease_until, done.tenant, done.queue, done.kind, done.options
                FROM done
-              CROSS JOIN LATERAL unnest(done.ids, string_to_array(done.payloads, chr(30)))
-                         AS one(id, payload)
+              CROSS JOIN LATERAL unnest(done.ids, string_to_array(done.payloads, chr(30)),
+                                        string_to_array(done.keys, chr(30)), done.buckets)
+                         AS one(id, payload, partition_key, bucket)
               ORDER BY one.id) AS task
      RETURNING claim_order`;
 
@@ -91,6 +99,35 @@ const OPEN_WAITING = open(
           (SELECT max(id)::text FROM done) AS last,
           (SELECT max(claim_order)::text FROM rows) AS last_row`,
 );
+
+// The first in which the worker has a bucket, whoever has the others.
+const OPEN_KEYED = open(
+  "packs_open_keyed",
+  `
+     SELECT ready.id
+       FROM (SELECT pack.id, pack.queue
+               FROM {schema}.task_packs AS pack
+              WHERE pack.lane = $1::int
+                AND pack.id > $2::bigint
+                AND pack.claim_id IS NULL
+                AND (pack.bucket_set & $3::bit(360)) <> 0::bit(360)
+              ORDER BY pack.id
+              LIMIT $4
+                FOR UPDATE) AS ready
+       JOIN {schema}.queues AS queue ON queue.name = ready.queue AND queue.paused_at IS NULL`,
+  COUNT,
+);
+
+/** Packs of keyed tasks become rows that wait at the same places. Returns how many did. */
+export async function openKeyedPacks(
+  db: Queryable,
+  { keySpaceId, floor, buckets }: WaitingPacks,
+  take: number,
+): Promise<number> {
+  const values = [keyedPackLane(keySpaceId), floor, buckets, take];
+  const [row] = await db.query<{ count: number }>(OPEN_KEYED, values);
+  return row?.count ?? 0;
+}
 
 export interface OpenedPacks {
   readonly count: number;

@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
+import { bucketSet } from "./bucket-owners.ts";
 import { FIELD, type LaneRequest, linesWanted } from "./claim.ts";
 import { SEPARATOR, type TaskShape } from "./enqueue.ts";
 
@@ -7,18 +8,20 @@ import { SEPARATOR, type TaskShape } from "./enqueue.ts";
 const PACK_SEPARATOR = "\u001d";
 
 /** The first id of a pack is its own. The trigger draws the transaction id before any number. */
-const INSERT = statement(
-  "packs_insert",
-  `WITH inserted AS (
+const insert = (name: string, columns: string, values: string, given: string): Statement =>
+  statement(
+    name,
+    `WITH inserted AS (
      INSERT INTO {schema}.task_packs
-            (id, last_id, lane, queue, tenant, kind, priority, max_attempts, options, ids, payloads)
+            (id, last_id, lane, queue, tenant, kind, priority, max_attempts, options, ids,
+             payloads${columns})
      SELECT ids[1], ids[count], $3::int, $4, $5, $6, $7::smallint, $8::int, $9::text::jsonb,
-            ids, payloads
-       FROM (SELECT pack.payloads, pack.count,
+            ids, payloads${values}
+       FROM (SELECT pack.*,
                     ARRAY(SELECT nextval('{schema}.task_numbers')
                             FROM generate_series(1, pack.count)) AS ids
-               FROM unnest(string_to_array($1::text, chr(29)), $2::text::int[])
-                    AS pack(payloads, count)
+               FROM unnest(string_to_array($1::text, chr(29)), $2::text::int[]${given})
+                    AS pack(payloads, count${columns})
              OFFSET 0) AS numbered
      RETURNING ids
    ), tally AS (
@@ -26,17 +29,35 @@ const INSERT = statement(
      SELECT $4, $7::smallint, sum(count) FROM unnest($2::text::int[]) AS one(count)
    )
    SELECT string_agg(array_to_string(ids, ','), ',') AS ids FROM inserted`,
+  );
+
+const INSERT = insert("packs_insert", "", "", "");
+const INSERT_KEYED = insert(
+  "packs_insert_keyed",
+  ", keys, buckets, bucket_set",
+  ", keys, buckets::smallint[], bucket_set",
+  `,
+                           string_to_array($10::text, chr(29)), $11::text[], $12::text::bit(360)[]`,
 );
 
-/** Ids in the order of the payloads. */
+/** Tasks that wait as one row. */
+export interface NewPack {
+  readonly payloads: readonly string[];
+  /** Of keyed tasks, each in its bucket. */
+  readonly keys?: readonly string[];
+  readonly buckets?: readonly number[];
+}
+
+/** Ids in the order of the packs and of the payloads in them. All have keys, or none has. */
 export async function insertPacks(
   db: Queryable,
-  packs: readonly (readonly string[])[],
+  packs: readonly NewPack[],
   shape: Omit<TaskShape, "shape" | "count">,
 ): Promise<string[]> {
-  const [row] = await db.query<{ ids: string }>(INSERT, [
-    packs.map((payloads) => payloads.join(SEPARATOR)).join(PACK_SEPARATOR),
-    `{${packs.map((payloads) => payloads.length).join(",")}}`,
+  const isKeyed = packs[0]?.keys !== undefined;
+  const [row] = await db.query<{ ids: string }>(isKeyed ? INSERT_KEYED : INSERT, [
+    packs.map(({ payloads }) => payloads.join(SEPARATOR)).join(PACK_SEPARATOR),
+    `{${packs.map(({ payloads }) => payloads.length).join(",")}}`,
     shape.lane,
     shape.queue,
     shape.tenant,
@@ -44,8 +65,22 @@ export async function insertPacks(
     shape.priority,
     shape.max_attempts,
     shape.options === undefined ? null : JSON.stringify(shape.options),
+    ...(isKeyed ? keyedValues(packs) : []),
   ]);
   return row?.ids.split(",") ?? [];
+}
+
+/** As readPack() reads it. No text in it holds what separates them. */
+export const PACK_FIELDS = `id, chr(31), lane, chr(31), max_attempts, chr(31),
+                   (date_part('epoch', created_at) * 1000)::bigint, chr(31), kind, chr(31),
+                   options, chr(31), array_to_string(ids, ','), chr(31), payloads`;
+
+function keyedValues(packs: readonly NewPack[]): unknown[] {
+  return [
+    packs.map(({ keys }) => keys?.join(SEPARATOR) ?? "").join(PACK_SEPARATOR),
+    packs.map(({ buckets }) => `{${buckets?.join(",")}}`),
+    `{${packs.map(({ buckets }) => bucketSet(buckets ?? [])).join(",")}}`,
+  ];
 }
 
 const CLAIM = statement(
@@ -81,9 +116,7 @@ const CLAIM = statement(
       WHERE picked.ids IS NOT NULL
    )
    SELECT string_agg(
-            concat(id, chr(31), lane, chr(31), max_attempts, chr(31),
-                   (date_part('epoch', created_at) * 1000)::bigint, chr(31), kind, chr(31),
-                   options, chr(31), array_to_string(ids, ','), chr(31), payloads),
+            concat(${PACK_FIELDS}),
             chr(29)) AS packs,
           date_part('epoch', NOW() + make_interval(secs => $3::float8)) AS until
      FROM claimed`,
@@ -101,13 +134,25 @@ export interface ClaimedPacks {
   readonly until: Date;
 }
 
+export interface PackedPacks {
+  readonly packs: string | null;
+  readonly until: number;
+}
+
+export function unpackPacks(row: PackedPacks | undefined): ClaimedPacks {
+  return {
+    packs: row?.packs?.split(PACK_SEPARATOR) ?? [],
+    until: new Date((row?.until ?? 0) * 1000),
+  };
+}
+
 /** Takes waiting packs whole; `take` counts packs. In no particular order. */
 export async function claimPacks(
   db: Queryable,
   { claimId, workerId, leaseSeconds }: PackClaimRequest,
   lanes: readonly LaneRequest[],
 ): Promise<ClaimedPacks> {
-  const [row] = await db.query<{ packs: string | null; until: number }>(CLAIM, [
+  const [row] = await db.query<PackedPacks>(CLAIM, [
     claimId,
     workerId,
     leaseSeconds,
@@ -115,10 +160,7 @@ export async function claimPacks(
     `{${lanes.map((one) => one.floor).join(",")}}`,
     `{${lanes.map((one) => one.take).join(",")}}`,
   ]);
-  return {
-    packs: row?.packs?.split(PACK_SEPARATOR) ?? [],
-    until: new Date((row?.until ?? 0) * 1000),
-  };
+  return unpackPacks(row);
 }
 
 /** A claimed pack, read from its text. */
@@ -131,11 +173,21 @@ export interface PackText {
   readonly options: string | undefined;
   readonly ids: readonly string[];
   readonly payloads: readonly string[];
+  /** Of keyed tasks. */
+  readonly keyed: KeyedPackText | undefined;
+}
+
+interface KeyedPackText {
+  readonly keys: readonly string[];
+  readonly queue: string;
+  readonly tenant: string;
+  readonly priority: number;
 }
 
 export function readPack(text: string): PackText {
-  const [id = "", lane, maxAttempts, createdAtMs, kind, options, ids = "", payloads = ""] =
+  const [id = "", lane, maxAttempts, createdAtMs, kind, options, ids = "", payloads = "", ...more] =
     text.split(FIELD);
+  const [keys = "", queue = "", tenant = "", priority] = more;
   return {
     id,
     lane: Number(lane),
@@ -145,6 +197,10 @@ export function readPack(text: string): PackText {
     options: options || undefined,
     ids: ids.split(","),
     payloads: payloads.split(SEPARATOR),
+    keyed:
+      keys === ""
+        ? undefined
+        : { keys: keys.split(SEPARATOR), queue, tenant, priority: Number(priority) },
   };
 }
 
@@ -207,16 +263,17 @@ const COMPLETE = statement(
      INSERT INTO {schema}.task_history
             (state, result, id, created_at, run_at, claimed_at, claim_id, leased_by,
              lease_generation, attempt, max_attempts, priority, tenant, queue, kind, payload,
-             options)
+             options, partition_key)
      SELECT 'completed', one.result, one.id, done.created_at, done.created_at, done.claimed_at,
             done.claim_id, done.leased_by, 1, 1, done.max_attempts, done.priority, done.tenant,
-            done.queue, done.kind, one.payload, done.options
+            done.queue, done.kind, one.payload, done.options, one.key
        FROM done
        LEFT JOIN unnest($1::text::bigint[], string_to_array($3::text, chr(29), ''))
                  AS given(id, results) ON given.id = done.id AND given.results IS NOT NULL
       CROSS JOIN LATERAL unnest(done.ids, string_to_array(done.payloads, chr(30)),
-                                string_to_array(given.results, chr(30), ''))
-                 AS one(id, payload, result)
+                                string_to_array(given.results, chr(30), ''),
+                                string_to_array(done.keys, chr(30)))
+                 AS one(id, payload, result, key)
    ), tally AS (
      INSERT INTO {schema}.task_tally (queue, priority, amount)
      SELECT queue, priority, -sum(cardinality(ids)) FROM done GROUP BY queue, priority

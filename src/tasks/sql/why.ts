@@ -52,21 +52,28 @@ const WHY = statement(
                    SELECT 1
                      FROM {schema}.task_packs AS ahead
                     CROSS JOIN LATERAL unnest(ahead.ids)
-                    WHERE task.partition_key IS NULL
-                      AND ahead.lane = task.lane
+                    WHERE ahead.lane = task.pack_lane
                       AND ahead.id < COALESCE(task.claim_order, task.id)
+                      AND (ahead.buckets IS NULL OR task.partition_bucket = ANY (ahead.buckets))
                       AND ahead.claim_id IS NULL
                     LIMIT 1000) AS capped) AS ahead
-     FROM (SELECT id, state, queue, tenant, partition_key, partition_bucket, lane, claim_order,
+     FROM (SELECT id, state, queue, tenant, partition_key, partition_bucket, lane,
+                  CASE WHEN lane > 0 THEN lane
+                       ELSE (lane + partition_bucket + 1) / 360 - 1 END AS pack_lane, claim_order,
                   attempt, leased_by, lease_until, run_at, on_probation, cancel_reason
              FROM {schema}.tasks
             WHERE id = $1
             UNION ALL
-           SELECT id, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END, queue, tenant,
-                  NULL, NULL, lane, NULL, (claim_id IS NOT NULL)::int, leased_by, lease_until,
-                  created_at, FALSE, NULL
+           SELECT one.id, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END, queue,
+                  tenant, one.key, one.bucket,
+                  CASE WHEN lane > 0 THEN lane ELSE (lane + 1) * 360 - one.bucket - 1 END, lane,
+                  one.id, (claim_id IS NOT NULL)::int, leased_by, lease_until, created_at, FALSE,
+                  NULL
              FROM {schema}.task_packs AS pack
-            WHERE ${holdsTask("$1::bigint")}) AS task
+            CROSS JOIN LATERAL unnest(ids, string_to_array(keys, chr(30)), buckets)
+                       AS one(id, key, bucket)
+            WHERE ${holdsTask("$1::bigint")}
+              AND one.id = $1) AS task
      JOIN {schema}.queues AS queue ON queue.name = task.queue
      JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id`,
 );

@@ -63,7 +63,7 @@ describe("a bulk", () => {
 
   it.each([
     ["few", bulk(19)],
-    ["keyed", bulk(30).map((task) => ({ ...task, partitionKey: "key" }))],
+    ["of one key", bulk(30).map((task) => ({ ...task, partitionKey: "key" }))],
     ["late", bulk(30).map((task) => ({ ...task, delaySeconds: 60 }))],
     ["once", bulk(30).map((task, n) => ({ ...task, idempotencyKey: `${n}` }))],
     ["mixed", bulk(30).map((task, n) => ({ ...task, priority: n % 10 }))],

@@ -5,6 +5,7 @@ import { resolveNames } from "../../../src/db/names.ts";
 import { shapePlans } from "../../../src/db/sql/session.ts";
 import { renderStatement, type Statement } from "../../../src/db/statement.ts";
 import { queue } from "../../../src/index.ts";
+import { bucketSet } from "../../../src/tasks/sql/bucket-owners.ts";
 import { claimTasks, lookAtLanes, undoClaim } from "../../../src/tasks/sql/claim.ts";
 import {
   buryTasks,
@@ -18,6 +19,7 @@ import { advanceHolds } from "../../../src/tasks/sql/holds.ts";
 import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
 import { findTasks } from "../../../src/tasks/sql/inspect.ts";
 import { lookAtKeyLanes } from "../../../src/tasks/sql/key-lanes.ts";
+import { claimKeyedPacks, probeKeySpace } from "../../../src/tasks/sql/key-packs.ts";
 import { claimHeldHeads, claimKeyedTasks, findForeignLanes } from "../../../src/tasks/sql/keys.ts";
 import {
   extendLease,
@@ -27,6 +29,7 @@ import {
 } from "../../../src/tasks/sql/lease.ts";
 import {
   openClaimedPacks,
+  openKeyedPacks,
   openLostPacks,
   openPackOf,
   openPacksOfClaim,
@@ -48,7 +51,9 @@ const SETBACK = { id: "1", generation: 1, claim_id: CLAIM, reason: "no" };
 const FACTS = { claimId: CLAIM, workerId: WORKER, leaseSeconds: 30, proofs: [] };
 const ALONE = { ...FACTS, isBesideOthers: false };
 const BESIDE = { ...FACTS, isBesideOthers: true };
-const KEYED = { ...FACTS, keySpaceId: 0, epoch: "1", marker: CLAIM, exceptKeys: [] };
+const WAITING = { keySpaceId: 0, floor: 0, buckets: bucketSet([0, 1, 2]) };
+const OWNED = { keySpaceId: 0, epoch: "1", marker: CLAIM };
+const KEYED = { ...FACTS, ...OWNED, packs: WAITING, exceptKeys: [] };
 const HELD = [{ tenant: "default", key: "held" }];
 const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, start: 0, held: HELD, take: 10 }));
 const HEADS = { all: 1, probation: 1, exceptQueues: [] };
@@ -110,8 +115,15 @@ const ON_SESSION: readonly Case[] = [
   ["advance of holds", (db) => advanceHolds(db, 0, [-1, -2])],
   [
     "look at keys",
-    (db) => lookAtKeyLanes(db, { keySpaceId: 0, exceptKeys: ["a"], heldMax: 10 }, LANES),
+    (db) => lookAtKeyLanes(db, { packs: WAITING, exceptKeys: ["a"], heldMax: 10 }, LANES),
   ],
+  ["probe of keys", (db) => probeKeySpace(db, WAITING)],
+  [
+    "claim of packs of keys",
+    (db) =>
+      claimKeyedPacks(db, { ...FACTS, ...OWNED, ...WAITING, owned: WAITING.buckets, take: 10 }),
+  ],
+  ["open packs of keys", (db) => openKeyedPacks(db, WAITING, 1)],
   ["foreign lanes", (db) => findForeignLanes(db, [-1, -2], [])],
   ["claim of packs", (db) => claimPacks(db, FACTS, [{ lane: 2, floor: 0, take: 10 }])],
   ["complete packs", (db) => completePacks(db, [{ ...PACK, results: [] }], [])],

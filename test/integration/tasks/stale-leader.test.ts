@@ -8,6 +8,7 @@ import { resolveNames } from "../../../src/db/names.ts";
 import { moveBuckets } from "../../../src/tasks/bucket-moves.ts";
 import { Housekeeper } from "../../../src/tasks/housekeeper.ts";
 import { TaskMetrics } from "../../../src/tasks/metrics.ts";
+import { bucketSet } from "../../../src/tasks/sql/bucket-owners.ts";
 import { claimKeyedTasks, readOwnedBuckets } from "../../../src/tasks/sql/keys.ts";
 import { keyLane } from "../../../src/tasks/task.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
@@ -174,7 +175,8 @@ it("lets nobody claim under an epoch that a move has ended", async () => {
     const { keySpaceId } = after;
     const request = { claimId: randomUUID(), workerId: first, leaseSeconds: 60 };
     const lanes = after.buckets.map((bucket) => keyLane(keySpaceId, bucket));
-    const more = { keySpaceId, epoch, marker: null, exceptKeys: [], proofs: [] };
+    const packs = { floor: 0, buckets: bucketSet(after.buckets) };
+    const more = { keySpaceId, epoch, marker: null, packs, exceptKeys: [], proofs: [] };
     const wanted = lanes.map((lane) => ({ lane, floor: 0, start: 0, held: [], take: 1 }));
     const { rows } = await claimKeyedTasks(connection, { ...request, ...more }, wanted);
     return rows.length;

@@ -1,0 +1,114 @@
+import type { Queryable } from "../db/database.ts";
+import { PACK_TASKS_MAX } from "./claimed-pack.ts";
+import type { Taken } from "./claims.ts";
+import { bucketSet } from "./sql/bucket-owners.ts";
+import { claimKeyedPacks, type Obstacle, type WaitingPacks } from "./sql/key-packs.ts";
+import { openKeyedPacks } from "./sql/open-packs.ts";
+import type { ClaimedPacks } from "./sql/packs.ts";
+import { bucketOfLane } from "./task.ts";
+
+export interface KeyPacksOptions {
+  /** Whether packs of the queue are taken whole: a worker must be fast, and the queue unlimited. */
+  readonly isWhole: (queue: string) => boolean;
+  /** How a claim of packs is made; the claimer hands it down. */
+  readonly take: (claim: (claimId: string) => Promise<ClaimedPacks>) => Promise<Taken>;
+  /** Tasks that waited in packs wait as rows now, some perhaps in other workers' buckets. */
+  readonly onOpened: () => void;
+}
+
+/** What a claim must find true. */
+export interface OwnerFacts {
+  readonly workerId: string;
+  readonly leaseSeconds: number;
+  readonly epoch: string;
+  readonly marker: string | null;
+}
+
+/**
+ * The packs of one key space in which this worker has buckets. Packs and rows of a bucket are one
+ * line, in the order of their numbers: rows behind the first pack are not claimed, and a pack is
+ * claimed when no row before it may run. One that cannot be taken whole is opened, and is rows at
+ * the same place.
+ */
+export class KeyPacks {
+  readonly #session: Queryable;
+  readonly #keySpaceId: number;
+  readonly #options: KeyPacksOptions;
+  #buckets = bucketSet([]);
+  #owned = bucketSet([]);
+  #floor = 0;
+  #mayWait = true;
+  #obstacle: Obstacle | null = null;
+
+  constructor(session: Queryable, keySpaceId: number, options: KeyPacksOptions) {
+    this.#session = session;
+    this.#keySpaceId = keySpaceId;
+    this.#options = options;
+  }
+
+  /** Whether there may be some. */
+  get mayWait(): boolean {
+    return this.#mayWait;
+  }
+
+  /** Whether the first waits for something that nobody announces. */
+  get isObstructed(): boolean {
+    return this.#mayWait && this.#obstacle !== null;
+  }
+
+  get waiting(): WaitingPacks {
+    return { keySpaceId: this.#keySpaceId, floor: this.#floor, buckets: this.#buckets };
+  }
+
+  useLanes(open: readonly number[], unopened: readonly number[]): void {
+    const bucketsOf = (lanes: readonly number[]): number[] =>
+      lanes.map((lane) => bucketOfLane(lane).bucket);
+    this.#buckets = bucketSet(bucketsOf(open));
+    this.#owned = bucketSet(bucketsOf([...open, ...unopened]));
+    this.forget();
+  }
+
+  /** What was known is to be found again. */
+  forget(): void {
+    this.#floor = 0;
+    this.#mayWait = true;
+    this.#obstacle = null;
+  }
+
+  probed(hasPacks: boolean): void {
+    this.#mayWait = hasPacks;
+  }
+
+  /** Takes in a look. `settled` is what was proven before its snapshot, or by it. */
+  saw(firstPack: number, settled: number): void {
+    this.#floor = Math.max(this.#floor, Math.min(settled, firstPack - 1));
+    this.#mayWait = firstPack < Infinity;
+  }
+
+  /** Takes packs for about `want` tasks, or opens some. Returns how many tasks, or packs. */
+  async claim(want: number, queue: string | undefined, facts: OwnerFacts): Promise<number> {
+    if (!this.#mayWait) return 0;
+    if (queue === undefined || !this.#options.isWhole(queue)) return await this.#open(want);
+    const take = Math.floor(want / PACK_TASKS_MAX);
+    if (take === 0) return 0;
+    const request = { ...facts, ...this.waiting, owned: this.#owned, take };
+    let packs = 0;
+    const { tasks } = await this.#options.take(async (claimId) => {
+      const claimed = await claimKeyedPacks(this.#session, { ...request, claimId });
+      this.#obstacle = claimed.obstacle;
+      packs = claimed.packs.length;
+      return claimed;
+    });
+    if (packs < take && this.#obstacle === null) this.#mayWait = false;
+    if (packs > 0 || this.#obstacle === null || this.#obstacle === "behind") return tasks.length;
+    return await this.#open(this.#obstacle === "held" ? 1 : want);
+  }
+
+  async #open(want: number): Promise<number> {
+    const take = Math.ceil(want / PACK_TASKS_MAX);
+    const opened = await openKeyedPacks(this.#session, this.waiting, take);
+    if (opened < take) this.#mayWait = false;
+    if (opened > 0) this.#options.onOpened();
+    return opened;
+  }
+}
