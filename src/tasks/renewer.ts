@@ -115,8 +115,8 @@ export class Renewer implements Service {
     const sent = tasks.filter(({ pack }) => pack === undefined || pack.state === "open");
     const tokens = sent.map((task) => task.token);
     const renewals = await renewLeases(connection, tokens, leaseSeconds);
-    for (const task of sent) {
-      const renewal = renewals.get(task.id);
+    for (const [place, task] of sent.entries()) {
+      const renewal = renewals[place];
       if (renewal === undefined) {
         this.#executor.lose(task, new LeaseLostError(task.token));
         continue;
@@ -131,7 +131,7 @@ export class Renewer implements Service {
       task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
       task.renewedUntil = until;
     }
-    metrics.renewals.add(renewals.size);
+    metrics.renewals.add(renewals.filter((renewal) => renewal !== undefined).length);
   }
 
   /** Packs that take so long are not worth keeping together. Gives those that are locked. */
@@ -160,8 +160,8 @@ export class Renewer implements Service {
     if (running.length === 0) return;
     const tokens = running.map((task) => task.token);
     const reasons = await findCancelled(await this.#connect(), tokens);
-    for (const task of running) {
-      const reason = reasons.get(task.id);
+    for (const [place, task] of running.entries()) {
+      const reason = reasons.get(place);
       if (reason !== undefined) this.#executor.cancel(task, new TaskCancelledError(reason));
     }
   }

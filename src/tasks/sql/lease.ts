@@ -2,8 +2,9 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import type { LeaseToken } from "../task.ts";
 
+// Answers go by place: a worker may hold a task under two claims, before it hears that it lost one.
 const GIVEN = `unnest($1::text::bigint[], $2::text::int[], $3::text::uuid[])
-          AS given(id, generation, claim_id)`;
+          WITH ORDINALITY AS given(id, generation, claim_id, place)`;
 
 const HELD = `task.id = given.id
         AND task.lease_generation = given.generation
@@ -32,7 +33,7 @@ const RENEW = statement(
       WHERE task.id = free.id
      RETURNING task.id, task.lease_until
    )
-   SELECT given.id::text AS id, renewed.lease_until AS until, task.cancel_reason
+   SELECT given.place::int, renewed.lease_until AS until, task.cancel_reason
      FROM ${GIVEN}
      JOIN {schema}.tasks AS task ON ${HELD}
      LEFT JOIN renewed ON renewed.id = given.id`,
@@ -44,40 +45,42 @@ export interface Renewal {
   readonly cancelReason: string | null;
 }
 
-/** By task id. What is missing is no longer held. */
+/** One for each token, in their order. Undefined: it is no longer held. */
 export async function renewLeases(
   db: Queryable,
   tokens: readonly LeaseToken[],
   seconds: number,
-): Promise<Map<string, Renewal>> {
+): Promise<(Renewal | undefined)[]> {
   const rows = await db.query<{
-    id: string;
+    place: number;
     until: Date | null;
     cancel_reason: string | null;
   }>(RENEW, [...tokenValues(tokens), seconds]);
-  return new Map(
-    rows.map((row) => [row.id, { until: row.until, cancelReason: row.cancel_reason }]),
-  );
+  const renewals: (Renewal | undefined)[] = tokens.map(() => undefined);
+  for (const { place, until, cancel_reason } of rows) {
+    renewals[place - 1] = { until, cancelReason: cancel_reason };
+  }
+  return renewals;
 }
 
 const CANCELLED = statement(
   "tasks_find_cancelled",
-  `SELECT given.id::text AS id, task.cancel_reason
+  `SELECT given.place::int, task.cancel_reason
      FROM ${GIVEN}
      JOIN {schema}.tasks AS task ON ${HELD}
     WHERE task.cancel_reason IS NOT NULL`,
 );
 
-/** Reasons by task id. */
+/** The reason for each token that is to be cancelled, by its place. */
 export async function findCancelled(
   db: Queryable,
   tokens: readonly LeaseToken[],
-): Promise<Map<string, string>> {
-  const rows = await db.query<{ id: string; cancel_reason: string }>(
+): Promise<Map<number, string>> {
+  const rows = await db.query<{ place: number; cancel_reason: string }>(
     CANCELLED,
     tokenValues(tokens),
   );
-  return new Map(rows.map((row) => [row.id, row.cancel_reason]));
+  return new Map(rows.map((row) => [row.place - 1, row.cancel_reason]));
 }
 
 const EXTEND = statement(
