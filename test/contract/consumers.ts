@@ -1,13 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { beforeEach, describe, expect, it } from "vitest";
-import type {
-  ConnectOptions,
-  Consumer,
-  Logger,
-  Tidemill,
-  Worker,
-  WorkerOptions,
-} from "../../src/index.ts";
+import { describe, expect, it } from "vitest";
+import type { Consumer, Logger, Tidemill, Worker, WorkerOptions } from "../../src/index.ts";
 import {
   appendEvents,
   createHandled,
@@ -21,15 +14,7 @@ import {
 import { type TestDatabase, testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { recordHandled, recording } from "../support/recording.ts";
-
-/** How the suite reaches its database, and what its workers must be told because of it. */
-export interface ConsumerSetup {
-  /** Says why it cannot run here: its tests are then skipped with this reason. */
-  readonly missing?: string | undefined;
-  /** The source's settings and the strategies under test. */
-  readonly options: Omit<WorkerOptions, "consumers">;
-  readonly connect: (database: TestDatabase, options?: ConnectOptions) => Promise<Tidemill>;
-}
+import { type ContractSetup, describeIn } from "./setup.ts";
 
 interface Cluster {
   readonly database: TestDatabase;
@@ -50,15 +35,10 @@ const FOUR = ["consumer-1", "consumer-2", "consumer-3", "consumer-4"];
 const four = (): Consumer[] => FOUR.map((name) => recording(name));
 
 /** What every way of connecting must keep: the source's integration tests, as our sentences. */
-export function consumerContract(name: string, setup: () => ConsumerSetup): void {
-  describe(name, () => {
-    beforeEach((context) => {
-      const { missing } = setup();
-      if (missing !== undefined) context.skip(missing);
-    });
-
+export function consumerContract(name: string, setup: ContractSetup): void {
+  describeIn(setup, name, () => {
     const newCluster = async (): Promise<Cluster> => {
-      const { connect, options } = setup();
+      const { connect, options } = setup;
       const database = await testDatabase();
       await createHandled(database);
       return {
@@ -284,6 +264,27 @@ function gapTests(newCluster: () => Promise<Cluster>): void {
     await mill.waitFor("patient", { position: later.at(-1)! });
     await expectOnceInOrder(database.pool, ["patient"], [held.position, ...later]);
     expect(await readSkips(database)).toEqual([]);
+  });
+
+  it("passes what was rolled back, in part or as a whole, and handles the rest", async () => {
+    const { database, mill, start } = await newCluster();
+    await start([recording("patient")]);
+    const gone = { type: "Order", id: "gone" };
+    const kept = await mill.transaction(async (tx) => {
+      await tx.query("SAVEPOINT before");
+      await mill.append(gone, [{ type: "Gone" }, { type: "Gone" }], { tx });
+      await tx.query("ROLLBACK TO before");
+      return await mill.append({ type: "Order", id: "kept" }, [{ type: "Kept" }], { tx });
+    });
+    const undone = mill.transaction(async (tx) => {
+      await mill.append(gone, [{ type: "Gone" }], { tx });
+      throw new Error("changed my mind");
+    });
+    await expect(undone).rejects.toThrow("changed my mind");
+    const later = await appendEvents(mill, 2);
+    expect([kept.position, ...later]).toEqual([3n, 5n, 6n]);
+    await mill.waitFor("patient", { position: 6n });
+    await expectOnceInOrder(database.pool, ["patient"], [3n, 5n, 6n]);
   });
 
   const unsafe: Partial<WorkerOptions> = {

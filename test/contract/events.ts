@@ -1,12 +1,21 @@
 import { describe, expect, it } from "vitest";
 import {
+  type ConnectOptions,
   type NewEvent,
   type StreamRef,
   type Tidemill,
   WrongExpectedVersionError,
-} from "../../../src/index.ts";
-import { type TestDatabase, testDatabase } from "../../support/database.ts";
-import { eventually } from "../../support/eventually.ts";
+} from "../../src/index.ts";
+import { type TestDatabase, testDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { type ContractSetup, describeIn } from "./setup.ts";
+
+interface Scene {
+  readonly database: TestDatabase;
+  readonly mill: Tidemill;
+}
+
+type Open = (options?: ConnectOptions) => Promise<Scene>;
 
 const order: StreamRef = { type: "Order", id: "1" };
 const paid: NewEvent = { type: "OrderPaid", data: { total: 42 } };
@@ -25,9 +34,23 @@ const versionsOf = async (mill: Tidemill, stream = order): Promise<bigint[]> =>
 /** Versions 1 to n, without a hole. */
 const upTo = (n: number): bigint[] => Array.from({ length: n }, (_, index) => BigInt(index + 1));
 
-describe("an append of its own", () => {
+/** What every way of connecting must keep of the log. */
+export function eventContract(name: string, setup: ContractSetup): void {
+  describeIn(setup, name, () => {
+    const open: Open = async (options) => {
+      const database = await testDatabase();
+      return { database, mill: await setup.connect(database, options) };
+    };
+    describe("an append of its own", () => ownTests(open));
+    describe("an append in the caller's transaction", () => callerTests(open));
+    describe("concurrent appends", () => concurrentTests(open));
+    describe("a read", () => readTests(open));
+  });
+}
+
+function ownTests(open: Open): void {
   it("continues the stream whatever its version", async () => {
-    const mill = await (await testDatabase()).connect();
+    const { mill } = await open();
     const first = await mill.append(order, [paid, paid]);
     const second = await mill.append(order, [paid], { expectedVersion: "any" });
     expect(first).toMatchObject({ stream: order, fromVersion: 0n, toVersion: 2n, position: 2n });
@@ -37,8 +60,7 @@ describe("an append of its own", () => {
   });
 
   it("begins a stream that must not exist, once", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     const begun = await mill.append(order, [paid], { expectedVersion: "no-stream" });
     expect(begun).toMatchObject({ fromVersion: 0n, toVersion: 1n });
     const again = mill.append(order, [paid], { expectedVersion: "no-stream" });
@@ -55,7 +77,7 @@ describe("an append of its own", () => {
   });
 
   it.each([2n, 2])("continues exactly the version given as %o", async (expectedVersion) => {
-    const mill = await (await testDatabase()).connect();
+    const { mill } = await open();
     await mill.append(order, [paid, paid]);
     await expect(mill.append(order, [paid], { expectedVersion })).resolves.toMatchObject({
       fromVersion: 2n,
@@ -68,7 +90,7 @@ describe("an append of its own", () => {
   });
 
   it("takes version 0 for a stream that does not exist", async () => {
-    const mill = await (await testDatabase()).connect();
+    const { mill } = await open();
     await mill.append(order, [paid], { expectedVersion: 0 });
     await expect(mill.append(order, [paid], { expectedVersion: 0n })).rejects.toBeInstanceOf(
       WrongExpectedVersionError,
@@ -76,20 +98,18 @@ describe("an append of its own", () => {
   });
 
   it("does not begin a stream that must be at a version", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     await expect(mill.append(order, [paid], { expectedVersion: 1 })).rejects.toMatchObject({
       actual: 0n,
     });
     expect(await headOf(database)).toBeUndefined();
     expect(await mill.latestPosition()).toBe(0n);
   });
-});
+}
 
-describe("an append in the caller's transaction", () => {
+function callerTests(open: Open): void {
   it("becomes visible when the caller commits, together with the caller's rows", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     await database.pool.query("CREATE TABLE orders (id TEXT)");
     await mill.transaction(async (tx) => {
       await tx.query("INSERT INTO orders VALUES ($1)", ["1"]);
@@ -103,8 +123,7 @@ describe("an append in the caller's transaction", () => {
   });
 
   it("takes any node-postgres client as it is", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     const tx = await database.session();
     await tx.query("BEGIN");
     await expect(mill.append(order, [paid], { tx })).resolves.toMatchObject({ toVersion: 1n });
@@ -116,8 +135,7 @@ describe("an append in the caller's transaction", () => {
     ["no-stream", "no-stream"],
     ["a version", 7],
   ] as const)("leaves it usable after a conflict with %s", async (_, expectedVersion) => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     await database.pool.query("CREATE TABLE orders (id TEXT)");
     await mill.append(order, [paid]);
     await mill.transaction(async (tx) => {
@@ -132,8 +150,7 @@ describe("an append in the caller's transaction", () => {
   });
 
   it("is undone with it: the head is restored and the next append takes its versions", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     await mill.append(order, [paid]);
     const undone = mill.transaction(async (tx) => {
       await mill.append(order, [paid, paid], { tx, expectedVersion: 1 });
@@ -146,15 +163,9 @@ describe("an append in the caller's transaction", () => {
     // Positions are never handed out twice: what was rolled back leaves a hole.
     expect(next.positions).toEqual([4n]);
   });
+}
 
-  it("refuses a transaction that cannot run statements", async () => {
-    const mill = await (await testDatabase()).connect();
-    const tx = {} as never;
-    await expect(mill.append(order, [paid], { tx })).rejects.toMatchObject({ code: "TM_CONFIG" });
-  });
-});
-
-describe("concurrent appends", () => {
+function concurrentTests(open: Open): void {
   const settle = async (appends: readonly Promise<unknown>[]) => {
     const results = await Promise.allSettled(appends);
     const failures = results.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
@@ -165,8 +176,7 @@ describe("concurrent appends", () => {
     ["a stream that must not exist", "no-stream", 0],
     ["an exact version", 1, 1],
   ] as const)("with %s have exactly one winner", async (_, expectedVersion, before) => {
-    const database = await testDatabase();
-    const mill = await database.connect({ poolSize: 20 });
+    const { database, mill } = await open({ poolSize: 20 });
     if (before > 0) await mill.append(order, [paid]);
     const { won, failures } = await settle(
       Array.from({ length: 20 }, () => mill.append(order, [paid], { expectedVersion })),
@@ -178,8 +188,7 @@ describe("concurrent appends", () => {
   });
 
   it("with any version never conflict and leave no hole in the versions", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect({ poolSize: 20 });
+    const { database, mill } = await open({ poolSize: 20 });
     const appender = async (count: number): Promise<void> => {
       for (let index = 0; index < 10; index += 1) {
         await mill.append(
@@ -198,8 +207,7 @@ describe("concurrent appends", () => {
   });
 
   it("wait for a first append that is undecided, and win when it is undone", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     const undecided = await database.session();
     await undecided.query("BEGIN");
     await mill.append(order, [paid], { tx: undecided, expectedVersion: "no-stream" });
@@ -217,8 +225,7 @@ describe("concurrent appends", () => {
   });
 
   it("to other streams do not wait for each other", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
+    const { database, mill } = await open();
     const held = await database.session();
     await held.query("BEGIN");
     await mill.append(order, [paid], { tx: held });
@@ -230,4 +237,35 @@ describe("concurrent appends", () => {
       toVersion: 1n,
     });
   });
-});
+}
+
+function readTests(open: Open): void {
+  it("of all streams goes by position, page after page", async () => {
+    const { mill } = await open();
+    await mill.append(order, [paid, paid, paid, paid, paid]);
+    await mill.append({ type: "Refund", id: "1" }, [{ type: "Asked" }, { type: "Granted" }]);
+    const pages: bigint[][] = [];
+    for (let after = 0n; ; ) {
+      const page = await mill.readAll({ after, limit: 3 });
+      if (page.length === 0) break;
+      pages.push(page.map((event) => event.position));
+      after = page.at(-1)?.position ?? after;
+    }
+    expect(pages).toEqual([[1n, 2n, 3n], [4n, 5n, 6n], [7n]]);
+    const last = await mill.readAll({ after: 5 });
+    expect(last.map((event) => event.type)).toEqual(["Asked", "Granted"]);
+  });
+
+  it("knows the highest position that is visible, 0 in an empty log", async () => {
+    const { database, mill } = await open();
+    expect(await mill.latestPosition()).toBe(0n);
+    const undone = await database.session();
+    await undone.query("BEGIN");
+    await mill.append(order, [paid], { tx: undone });
+    expect(await mill.latestPosition()).toBe(0n);
+    await mill.append({ type: "Refund", id: "1" }, [paid]);
+    expect(await mill.latestPosition()).toBe(2n);
+    await undone.query("ROLLBACK");
+    expect((await mill.readAll()).map((event) => event.position)).toEqual([2n]);
+  });
+}

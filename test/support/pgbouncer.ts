@@ -20,6 +20,10 @@ export interface PgBouncer {
   readonly port: string;
   /** The same database, through the pooler. */
   through(url: string): string;
+  /** Runs a command of its console, such as `PAUSE`. */
+  command(text: string): Promise<readonly object[]>;
+  /** Cuts off all its clients, and is back at the same address. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -36,6 +40,7 @@ export async function startPgBouncer(
     unix_socket_dir: "",
     auth_type: "trust",
     auth_file: join(folder, "users.txt"),
+    admin_users: new URL(server).username,
     pool_mode: "transaction",
     default_pool_size: "6",
     max_client_conn: "400",
@@ -43,32 +48,50 @@ export async function startPgBouncer(
     server_round_robin: "1",
     ...settings,
   });
+  const through = (url: string): string => {
+    const pooled = new URL(url);
+    pooled.host = `127.0.0.1:${port}`;
+    return pooled.href;
+  };
+  const consoleUrl = new URL(through(server));
+  consoleUrl.pathname = "/pgbouncer";
+  let child: ChildProcess | undefined;
+  const launch = async (): Promise<void> => {
+    child = await launchPgBouncer(ini, () => ask(through(server), "SELECT 1"));
+  };
+  const stop = async (): Promise<void> => {
+    if (child !== undefined) await end(child);
+    rmSync(folder, { recursive: true, force: true });
+  };
+  const restart = async (): Promise<void> => {
+    if (child !== undefined) await end(child);
+    await launch();
+  };
+  await launch().catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
+  return { port, through, command: (text) => ask(consoleUrl.href, text), restart, stop };
+}
+
+/** Returns when the pooler answers. */
+async function launchPgBouncer(ini: string, isUp: () => Promise<unknown>): Promise<ChildProcess> {
   const asNobody = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
   const child = spawn(BINARY, [ini], { stdio: ["ignore", "ignore", "pipe"], ...asNobody });
   let output = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     output = (output + text).slice(-4_000);
   });
-  const through = (url: string): string => {
-    const pooled = new URL(url);
-    pooled.host = `127.0.0.1:${port}`;
-    return pooled.href;
-  };
-  const stop = async (): Promise<void> => {
-    await end(child);
-    rmSync(folder, { recursive: true, force: true });
-  };
   try {
     await eventually(async () => {
-      if (child.exitCode !== null) return;
-      await askOnce(through(server));
+      if (child.exitCode === null) await isUp();
     });
     if (child.exitCode !== null) throw new Error(`pgbouncer ended with ${child.exitCode}`);
+    return child;
   } catch (error) {
-    await stop();
+    await end(child);
     throw new Error(`pgbouncer did not start: ${output}`, { cause: error });
   }
-  return { port, through, stop };
 }
 
 function writeConfiguration(
@@ -101,12 +124,12 @@ async function end(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-async function askOnce(url: string): Promise<void> {
+async function ask(url: string, text: string): Promise<readonly object[]> {
   const client = new pg.Client({ connectionString: url });
   client.on("error", () => {});
   try {
     await client.connect();
-    await client.query("SELECT 1");
+    return (await client.query<object>(text)).rows;
   } finally {
     await client.end().catch(() => {});
   }

@@ -12,10 +12,10 @@ import { eventually } from "../../support/eventually.ts";
 import { FAST } from "../../support/options.ts";
 import { recording } from "../../support/recording.ts";
 
-consumerContract("on a direct connection", () => ({
+consumerContract("on a direct connection", {
   options: { ...FAST, leaderStrategy: "advisory", dispatcherStrategy: "poll" },
   connect: (database, options) => database.connect(options),
-}));
+});
 
 /** A late heartbeat on a busy machine is no death here. */
 const CALM = { ...FAST, heartbeatTimeout: 5_000 };

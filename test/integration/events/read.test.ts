@@ -37,22 +37,6 @@ it("finds nothing between bounds that are inverted or beyond the stream", async 
   expect(await mill.readStream({ type: "order", id: "1" })).toEqual([]);
 });
 
-it("reads all streams by position, page after page", async () => {
-  const mill = await filled();
-  const pages: bigint[][] = [];
-  for (let after = 0n; ; ) {
-    const page = await mill.readAll({ after, limit: 3 });
-    if (page.length === 0) break;
-    pages.push(page.map((event) => event.position));
-    after = page.at(-1)?.position ?? after;
-  }
-  expect(pages).toEqual([[1n, 2n, 3n], [4n, 5n, 6n], [7n]]);
-  expect((await mill.readAll({ after: 5 })).map((event) => event.type)).toEqual([
-    "Asked",
-    "Granted",
-  ]);
-});
-
 it("reads 1000 events at most unless told", async () => {
   const mill = await (await testDatabase()).connect();
   const events = Array.from({ length: 1001 }, () => ({ type: "Step" }));
@@ -60,20 +44,6 @@ it("reads 1000 events at most unless told", async () => {
   expect(await mill.readAll()).toHaveLength(1000);
   expect(await mill.readAll({ limit: 1001 })).toHaveLength(1001);
   expect(await mill.readStream(order)).toHaveLength(1001);
-});
-
-it("knows the highest position that is visible, 0 in an empty log", async () => {
-  const database = await testDatabase();
-  const mill = await database.connect();
-  expect(await mill.latestPosition()).toBe(0n);
-  const open = await database.session();
-  await open.query("BEGIN");
-  await mill.append(order, [{ type: "Step" }], { tx: open });
-  expect(await mill.latestPosition()).toBe(0n);
-  await mill.append(refund, [{ type: "Asked" }]);
-  expect(await mill.latestPosition()).toBe(2n);
-  await open.query("ROLLBACK");
-  expect((await mill.readAll()).map((event) => event.position)).toEqual([2n]);
 });
 
 it.each([

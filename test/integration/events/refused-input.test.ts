@@ -108,6 +108,12 @@ it("refuses what can never be stored, says why, and writes nothing", async () =>
   }
 });
 
+it("refuses a transaction that cannot run statements", async () => {
+  const mill = await (await testDatabase()).connect();
+  const tx = {} as never;
+  await expect(mill.append(order, [paid], { tx })).rejects.toMatchObject({ code: "TM_CONFIG" });
+});
+
 describe("an event id", () => {
   const id = "0197a3f0-0000-7000-8000-000000000001";
 

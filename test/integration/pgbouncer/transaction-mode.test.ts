@@ -1,11 +1,6 @@
 import pg from "pg";
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
-import {
-  ConfigError,
-  type ConnectOptions,
-  Tidemill,
-  type WorkerOptions,
-} from "../../../src/index.ts";
+import { beforeEach, describe, expect, it } from "vitest";
+import { ConfigError, type WorkerOptions } from "../../../src/index.ts";
 import { consumerContract } from "../../contract/consumers.ts";
 import {
   appendEvents,
@@ -13,39 +8,17 @@ import {
   expectOnceInOrder,
   readWorkerIds,
 } from "../../support/cluster.ts";
-import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
+import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FAST } from "../../support/options.ts";
-import { type PgBouncer, startPgBouncer, whyNoPgBouncer } from "../../support/pgbouncer.ts";
 import { recording } from "../../support/recording.ts";
+import { POOL_SIZE, pooledSuite } from "./pooled.ts";
 
-const POOL_SIZE = 4;
-const missing = whyNoPgBouncer();
-let pooler: PgBouncer | undefined;
-
-beforeAll(async () => {
-  if (missing !== undefined) return;
-  pooler = await startPgBouncer(inject("databaseUrl"), { default_pool_size: String(POOL_SIZE) });
-});
-
-afterAll(async () => {
-  await pooler?.stop();
-});
-
-async function connect(database: TestDatabase, options?: ConnectOptions): Promise<Tidemill> {
-  if (pooler === undefined) throw new Error("no pooler");
-  const mill = await Tidemill.connect(pooler.through(database.url), options);
-  onCleanup(() => mill.close());
-  return mill;
-}
+const { missing, pooler, connect } = pooledSuite();
 
 const POOLED: Omit<WorkerOptions, "consumers"> = { ...FAST, leaderStrategy: "lease" };
 
-consumerContract("through PgBouncer in transaction mode", () => ({
-  missing,
-  options: POOLED,
-  connect,
-}));
+consumerContract("through PgBouncer in transaction mode", { missing, options: POOLED, connect });
 
 describe("what needs a session", () => {
   beforeEach((context) => {
@@ -119,7 +92,7 @@ describe("what needs a session", () => {
     await eventually(() => expect(worker.assigned).toEqual(["alive"]));
     const hogs = await Promise.all(
       Array.from({ length: POOL_SIZE }, async () => {
-        const hog = new pg.Client({ connectionString: pooler?.through(database.url) });
+        const hog = new pg.Client({ connectionString: pooler().through(database.url) });
         await hog.connect();
         onCleanup(() => hog.end());
         await hog.query("BEGIN");

@@ -106,24 +106,6 @@ describe("enqueue", () => {
 });
 
 describe("enqueue in a caller's transaction", () => {
-  it("is seen by others after the commit, and only then", async () => {
-    const db = await testDatabase();
-    const mill = await db.connect();
-    const mails = queue("mails");
-    const seen: unknown[] = [];
-    await mill.startWorker({
-      ...BRISK,
-      handlers: [mails.handle((task) => void seen.push(task.id))],
-    });
-    const ids = await inTransaction(db, "COMMIT", async (tx) => {
-      const one = await mill.enqueue(mails, { n: 1 }, { tx });
-      const many = await mill.enqueueMany(mails, [{ payload: 2 }, { payload: 3 }], { tx });
-      expect(await readStored(db)).toMatchObject({ tasks: 0, tally: 0 });
-      return [one, ...many].map(({ id }) => id);
-    });
-    await eventually(() => expect(seen).toEqual(ids));
-  });
-
   it("leaves nothing after a rollback, and the next task of that lane is found", async () => {
     const db = await testDatabase();
     const mill = await db.connect();
@@ -138,20 +120,6 @@ describe("enqueue in a caller's transaction", () => {
     await mill.startWorker({ ...BRISK, handlers: [handler] });
     await mill.enqueue(mails, 3, { tenant: "new", priority: 1 });
     await eventually(() => expect(seen).toEqual([3]));
-  });
-
-  it("works in mill.transaction, too", async () => {
-    const db = await testDatabase();
-    const mill = await db.connect();
-    const mails = queue("mails");
-    const stored = mill.transaction(async (tx) => {
-      await mill.enqueue(mails, 1, { tx });
-      throw new Error("changed my mind");
-    });
-    await expect(stored).rejects.toThrow("changed my mind");
-    expect(await readStored(db)).toMatchObject({ tasks: 0, tally: 0 });
-    await mill.transaction((tx) => mill.enqueue(mails, 1, { tx }));
-    expect(await readStored(db)).toMatchObject({ tasks: 1, tally: 1 });
   });
 });
 
@@ -220,41 +188,6 @@ describe("enqueue from SQL", () => {
     await mill.enqueue(queue("mails"), 0);
     await inTransaction(db, "ROLLBACK", (tx) => tx.query("SELECT tidemill.enqueue('mails', '1')"));
     expect(await readStored(db)).toMatchObject({ tasks: 1, tally: 1 });
-  });
-});
-
-describe("a task for later", () => {
-  it("is scheduled until its delay or its instant, and then runs", async () => {
-    const db = await testDatabase();
-    const mill = await db.connect();
-    const mails = queue("mails");
-    const soon = await mill.enqueue(mails, "soon", { delaySeconds: 0.3 });
-    const late = await mill.enqueue(mails, "late", { delaySeconds: 3_600 });
-    const at = await mill.enqueue(mails, "at", { runAt: "2199-01-31T09:00:00+01:00" });
-    const past = await mill.enqueue(mails, "past", { runAt: new Date(0) });
-    const [sql] = await readColumn<string>(
-      db,
-      "SELECT tidemill.enqueue('mails', '\"sql\"', delay_seconds => 3600)",
-    );
-    const state = async (id: string): Promise<string> => (await mill.tasks.get(id)).state;
-    expect(await Promise.all([soon, late, at, past].map(({ id }) => state(id)))).toEqual([
-      "scheduled",
-      "scheduled",
-      "scheduled",
-      "pending",
-    ]);
-    expect(await state(sql ?? "")).toBe("scheduled");
-    expect((await mill.tasks.get(at.id)).runAt).toEqual(new Date("2199-01-31T08:00:00Z"));
-    const seen: unknown[] = [];
-    const handler = mails.handle((task) => void seen.push(task.payload));
-    await mill.startWorker({ ...BRISK, handlers: [handler] });
-    await eventually(() => expect(new Set(seen)).toEqual(new Set(["past", "soon"])));
-    const early = await readColumn(
-      db,
-      "SELECT id FROM tidemill.task_history WHERE claimed_at < run_at",
-    );
-    expect(early).toEqual([]);
-    expect(await state(late.id)).toBe("scheduled");
   });
 });
 

@@ -80,22 +80,6 @@ async function swampedWorkers(
 }
 
 describe("priority", () => {
-  it("is the order of what waits when a worker comes", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
-    const orders = queue<number>("orders");
-    const priorities = [5, 0, 9, 3, 8, 1, 7, 2, 6, 4];
-    await mill.enqueueMany(
-      orders,
-      priorities.map((priority) => ({ payload: priority, priority })),
-    );
-    const seen: number[] = [];
-    const handler = orders.handle((task) => void seen.push(task.payload));
-    await mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 1 });
-    await eventually(() => expect(seen).toHaveLength(10));
-    expect(seen).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
-  });
-
   it("does not starve what is low while high work never ends", async () => {
     const database = await testDatabase();
     const mill = await database.connect();

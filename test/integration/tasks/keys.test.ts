@@ -12,41 +12,6 @@ const FAST = {
 };
 
 describe("tasks of one key", () => {
-  it("run one after another in the order of their enqueues, over several workers", async () => {
-    const db = await testDatabase();
-    const mill = await db.connect();
-    const orders = queue<{ n: number }>("orders");
-    const running = new Set<string>();
-    const seen = new Map<string, number[]>();
-    const overlaps: string[] = [];
-    const handler = orders.handle(async (task) => {
-      const key = task.partitionKey ?? "";
-      if (running.has(key)) overlaps.push(key);
-      running.add(key);
-      await new Promise((resolve) => setImmediate(resolve));
-      seen.set(key, [...(seen.get(key) ?? []), task.payload.n]);
-      running.delete(key);
-    });
-    for (let worker = 0; worker < 3; worker += 1) {
-      await mill.startWorker({ ...FAST, handlers: [handler], concurrency: 20 });
-    }
-    for (let round = 0; round < 10; round += 1) {
-      await mill.enqueueMany(
-        orders,
-        Array.from({ length: 100 }, (_, key) => ({
-          payload: { n: round },
-          partitionKey: `order:${key}`,
-        })),
-      );
-    }
-    await eventually(() => expect([...seen.values()].flat().length).toBe(1_000), {
-      timeoutMs: 20_000,
-    });
-    expect(overlaps).toEqual([]);
-    const inOrder = Array.from({ length: 10 }, (_, n) => n);
-    for (const ran of seen.values()) expect(ran).toEqual(inOrder);
-  });
-
   it("run before what was enqueued after their commit, however late that was", async () => {
     const db = await testDatabase();
     const mill = await db.connect();

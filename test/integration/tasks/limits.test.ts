@@ -61,28 +61,6 @@ describe("a concurrency limit", () => {
     await held.result();
   });
 
-  it("is never exceeded by running tasks while workers come and go, and all ends", async () => {
-    const { database, mill } = await open();
-    const orders = queue<number>("orders", { limits: { concurrency: 4 } });
-    const handler = orders.handle(() => labour(5));
-    const start = () => mill.startWorker({ ...BRISK, handlers: [handler], concurrency: 10 });
-    const workers = await Promise.all(range(3).map(start));
-    let isDone = false;
-    const sampling = sampleMax(database, RUNNING, () => isDone);
-    const keyed = range(100).map((n) => ({ payload: n, partitionKey: `key:${n % 10}` }));
-    await mill.enqueueMany(orders, [...payloads(300), ...keyed]);
-    await eventually(async () => expect(await countEnded(database)).toBeGreaterThan(60));
-    await workers[0]?.stop();
-    await start();
-    await eventually(async () => expect(await countEnded(database)).toBeGreaterThan(160));
-    await Promise.all([workers[1]?.stop(), start()]);
-    await eventually(async () => expect(await countEnded(database)).toBe(400), {
-      timeoutMs: 20_000,
-    });
-    isDone = true;
-    expect(await sampling).toBe(4);
-  });
-
   it("counts a task on probation", async () => {
     const { database, mill } = await open();
     const orders = queue<number>("orders", { limits: { concurrency: 1 } });

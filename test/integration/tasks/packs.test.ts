@@ -87,31 +87,6 @@ describe("a bulk", () => {
     expect(await whereIn(database)).toEqual({ ended: 0, packs: 0, rows: 0 });
     expect((await mill.queues.list())[0]).toMatchObject({ depths: {} });
   });
-
-  it("is done by workers of any pace, each task once, with its result", async () => {
-    const database = await testDatabase();
-    const mill = await database.connect();
-    const seen: number[] = [];
-    const handler = ORDERS.handle(({ payload }) => {
-      seen.push(payload.n);
-      return completed({ twice: payload.n * 2 });
-    });
-    const options = { handlers: [handler], dispatcherStrategy: "notify" } as const;
-    await mill.startWorker({ ...options, concurrency: 50 });
-    await (await database.connect()).startWorker({ ...options, concurrency: 2 });
-    const handles = [];
-    for (const from of range(10)) {
-      handles.push(...(await mill.enqueueMany(ORDERS, bulk(1_000, from * 1_000))));
-    }
-    await eventuallyAt(database, { ended: 10_000, packs: 0, rows: 0 });
-    expect(seen.toSorted((a, b) => a - b)).toEqual(range(10_000));
-    for (const n of [0, 4_711, 9_999]) {
-      expect(await handles[n]?.result()).toEqual({ twice: 2 * n });
-    }
-    await eventually(async () =>
-      expect((await mill.queues.list())[0]).toMatchObject({ depths: {}, running: 0 }),
-    );
-  });
 });
 
 describe("a task in a pack that waits", () => {
