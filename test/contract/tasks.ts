@@ -193,7 +193,7 @@ function waitingTests(newCluster: () => Promise<Cluster>): void {
 }
 
 function outcomeTests(newCluster: () => Promise<Cluster>): void {
-  type Act = (attempt: number) => Outcome | undefined;
+  type Act = (attempt: number, generation: number) => Outcome | undefined;
   const acts: Readonly<Record<string, Act>> = {
     "returns nothing": () => undefined,
     "throws twice": (attempt) => {
@@ -201,6 +201,7 @@ function outcomeTests(newCluster: () => Promise<Cluster>): void {
       return completed("third");
     },
     "asks to wait": (attempt) => (attempt === 1 ? nack(0, "not yet") : completed()),
+    "abandons it once": (_attempt, generation) => (generation === 1 ? abandon() : completed()),
     "fails for good": () => failed("no such address", { retry: false }),
     "fails too often": (attempt) => failed(`failure ${attempt}`),
   };
@@ -211,7 +212,9 @@ function outcomeTests(newCluster: () => Promise<Cluster>): void {
       maxAttempts: 3,
       backoff: { kind: "fixed", baseSeconds: 0 },
     });
-    await start(mails.handle(({ payload, attempt }) => acts[payload]?.(attempt)));
+    await start(
+      mails.handle(({ payload, attempt }, { token }) => acts[payload]?.(attempt, token.generation)),
+    );
     const tasks = Object.keys(acts).map((payload) => ({ payload }));
     const handles = await mill.enqueueMany(mails, tasks);
     await Promise.allSettled(handles.map((handle) => handle.result()));
@@ -220,6 +223,7 @@ function outcomeTests(newCluster: () => Promise<Cluster>): void {
       ["returns nothing", "completed", 1],
       ["throws twice", "completed", 3],
       ["asks to wait", "completed", 2],
+      ["abandons it once", "completed", 1],
       ["fails for good", "failed", 1],
       ["fails too often", "dead", 3],
     ]);
@@ -228,25 +232,10 @@ function outcomeTests(newCluster: () => Promise<Cluster>): void {
       [],
       ["broken 1", "broken 2"],
       ["not yet"],
+      [],
       ["no such address"],
       ["failure 1", "failure 2", "failure 3"],
     ]);
-  });
-
-  it("abandons it is given back uncounted", async () => {
-    const { database, mill, start } = await newCluster();
-    const attempts: number[] = [];
-    await start(
-      ORDERS.handle(({ attempt }) => {
-        attempts.push(attempt);
-        return attempts.length === 1 ? abandon() : completed("done");
-      }),
-    );
-    const handle = await mill.enqueue(ORDERS, 1, { maxAttempts: 1 });
-    expect(await handle.result()).toBe("done");
-    expect(attempts).toEqual([1, 1]);
-    expect(await readHistory(database.pool)).toMatchObject([{ attempt: 1, generation: 2 }]);
-    expect(await mill.tasks.failures(handle.id)).toEqual([]);
   });
 
   it("let it die runs again when it is redriven", async () => {

@@ -99,7 +99,8 @@ describe("an append that is still open", () => {
     const gate = await database.session();
     await gate.query("SELECT pg_advisory_lock(42)");
     await start(mill, all);
-    await mill.append(stream(1), paid); // Position 1 would log the sequence and so draw an id.
+    // Position 1 would log the sequence and so draw an id.
+    await mill.waitFor(all, await mill.append(stream(1), paid));
     const foreign = await database.session();
     const pid = await backendOf(foreign);
     const inserting = foreignInsert(foreign, "Held");

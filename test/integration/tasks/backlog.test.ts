@@ -3,6 +3,7 @@ import { statement } from "../../../src/db/statement.ts";
 import { queue, type Tidemill } from "../../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { flushStatistics } from "../../support/statistics.ts";
 import { type KeyOwner, olderTransactionsEnded, ownAll } from "./key-owner.ts";
 import { BRISK, range, readColumn } from "./scene.ts";
 
@@ -35,8 +36,6 @@ async function enqueueMany(mill: Tidemill, key: string, count: number): Promise<
   return ids;
 }
 
-const FLUSH = statement("test_flush_stats", "SELECT pg_stat_force_next_flush()");
-
 /** How many rows of tasks the owner's session reads meanwhile. */
 async function rowsRead(
   database: TestDatabase,
@@ -44,7 +43,7 @@ async function rowsRead(
   work: () => Promise<unknown>,
 ): Promise<number> {
   const read = async (): Promise<number> => {
-    await session.query(FLUSH);
+    await flushStatistics(database.pool, (text) => session.query(statement("test_flush", text)));
     const [count] = await readColumn<number>(
       database,
       `SELECT idx_tup_fetch::int FROM pg_stat_user_tables

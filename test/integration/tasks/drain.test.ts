@@ -31,7 +31,7 @@ const statusOf = async ({ pool }: TestDatabase, id: string | undefined): Promise
   (await pool.query("SELECT status FROM tidemill.worker_info WHERE worker_id = $1", [id])).rows[0];
 
 describe("a worker that is told to stop", () => {
-  it("gives a task that outlives the drain back uncounted, before the rest of its key", async () => {
+  it("gives back uncounted what outlives the drain, before the rest of its key", async () => {
     const database = await newDatabase();
     const { pool } = database;
     const mill = await database.connect();

@@ -40,6 +40,7 @@ import { forgetClaims, lockLostTasks, putOnProbation } from "../../../src/tasks/
 import { readWhy } from "../../../src/tasks/sql/why.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { flushStatistics } from "../../support/statistics.ts";
 import { range, readColumn } from "./scene.ts";
 
 const NAMES = resolveNames();
@@ -312,7 +313,7 @@ describe("a claim", () => {
       const claimed = await session.query(renderStatement(statement, NAMES), [...values]);
       expect(claimed.rows[0]?.rows.split("\u001e")).toHaveLength(100);
     }
-    await session.query("SELECT pg_stat_force_next_flush()");
+    await flushStatistics(database.pool, (text) => session.query(text));
     await eventually(async () => {
       const after = await updates();
       expect(after.all - before.all).toBe(2_000);
