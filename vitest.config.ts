@@ -15,6 +15,7 @@ export default defineConfig({
       "src/**/*.test.ts",
       "test/**/*.test.ts",
       "chaos/**/*.test.ts",
+      "mutants/**/*.test.ts",
       "examples/**/*.test.ts",
     ],
     globalSetup: ["test/support/global-setup.ts"],

@@ -1,0 +1,6 @@
+import { LEASE_MUTANTS } from "./list/leases.ts";
+import { LOG_MUTANTS } from "./list/log.ts";
+import { ORDER_MUTANTS } from "./list/order.ts";
+import type { Mutant } from "./mutant.ts";
+
+export const MUTANTS: readonly Mutant[] = [...LEASE_MUTANTS, ...LOG_MUTANTS, ...ORDER_MUTANTS];
