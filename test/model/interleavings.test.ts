@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { writeBucketOwner } from "../../src/tasks/sql/bucket-owners.ts";
 import { completeTasks, type Ended, putBackTasks } from "../../src/tasks/sql/finish.ts";
 import { findForeignLanes, readOwnedBuckets } from "../../src/tasks/sql/keys.ts";
+import { type Taken, takeLimits } from "../../src/tasks/sql/limits.ts";
 import { pauseQueue } from "../../src/tasks/sql/queue-admin.ts";
 import {
   forgetClaims,
@@ -355,4 +356,28 @@ it("after the pause of a queue no claim takes anything", async () => {
     });
     expect(Object.keys(ends).sort()).toEqual(["nothing", "taken"]);
   }
+});
+
+it("two workers never take more slots of a limit than it has", async () => {
+  const scene = await raceScene(2);
+  await scene.admin.query(`UPDATE tidemill.queues SET limits_set = '{"concurrency": 3}'`);
+  const take = (racer: Racer): Promise<Taken> =>
+    racer.transaction((tx) =>
+      takeLimits(tx, "orders", randomUUID(), { slots: 2, starts: 0, lateSeconds: 1 }),
+    );
+  const ends = await scene.interleaver.run({
+    scripts: { first: take, second: take },
+    reset: () =>
+      scene.admin.query(
+        `DELETE FROM tidemill.limit_grants;
+         INSERT INTO tidemill.limit_slots (queue, granted) VALUES ('orders', 0)
+             ON CONFLICT (queue) DO UPDATE SET granted = 0`,
+      ),
+    check: (run) => {
+      const [first, second] = ["first", "second"].map((name) => run.result<Taken>(name).slots);
+      expect((first ?? 0) + (second ?? 0)).toBe(3);
+      return `${first} ${second}`;
+    },
+  });
+  expect(Object.keys(ends).sort()).toEqual(["1 2", "2 1"]);
 });

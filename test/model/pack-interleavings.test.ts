@@ -101,18 +101,24 @@ async function readPlaces({ admin }: RaceScene): Promise<string> {
 let claimId = "";
 
 /** Whether the pack was completed as one, or its tasks as rows. */
-const complete = async (racer: Racer): Promise<boolean> => {
-  const pack = { id: PACK, claimId, results: [] };
-  const whole = await racer.transaction((tx) => completePacks(tx, [pack], []));
-  if (whole.done.has(PACK)) return true;
-  if (whole.locked.has(PACK)) return false; // It would be sent again.
-  const rows = TASKS.map((id) => ({ id, generation: 1, claimId, result: "" }));
-  const accepted = await racer.transaction((tx) => completeTasks(tx, rows, []));
-  return accepted === undefined;
-};
+const completeUnder =
+  (claim: () => string) =>
+  async (racer: Racer): Promise<boolean> => {
+    const pack = { id: PACK, claimId: claim(), results: [] };
+    const whole = await racer.transaction((tx) => completePacks(tx, [pack], []));
+    if (whole.done.has(PACK)) return true;
+    if (whole.locked.has(PACK)) return false; // It would be sent again.
+    const rows = TASKS.map((id) => ({ id, generation: 1, claimId: claim(), result: "" }));
+    const accepted = await racer.transaction((tx) => completeTasks(tx, rows, []));
+    return accepted === undefined;
+  };
+const complete = completeUnder(() => claimId);
 
-const open = (racer: Racer): Promise<PackAnswer> =>
-  racer.transaction((tx) => openClaimedPacks(tx, [{ id: PACK, claimId }]));
+const openUnder =
+  (claim: () => string) =>
+  (racer: Racer): Promise<PackAnswer> =>
+    racer.transaction((tx) => openClaimedPacks(tx, [{ id: PACK, claimId: claim() }]));
+const open = openUnder(() => claimId);
 
 const reap = (racer: Racer): Promise<number> =>
   racer.transaction(async (tx) => {
@@ -182,6 +188,27 @@ it("is completed once when it is opened meanwhile, by its worker or for a cancel
     "completed completed completed",
     "running running running",
   ]);
+});
+
+it("is its newest claim's alone when a crash of the server took another one back", async () => {
+  const scene = await raceScene(3);
+  const takenBack = randomUUID();
+  await scene.interleaver.run({
+    scripts: {
+      late: completeUnder(() => takenBack),
+      opener: openUnder(() => takenBack),
+      holder: complete,
+    },
+    reset: async () => {
+      claimId = await resetPack(scene, 60);
+    },
+    check: async (run) => {
+      expect(run.result("late")).toBe(false);
+      expect(run.result("opener")).toEqual({ done: new Set(), locked: new Set() });
+      expect(run.result("holder")).toBe(true);
+      return await readPlaces(scene);
+    },
+  });
 });
 
 it("is claimed by one, or opened, never both", async () => {
