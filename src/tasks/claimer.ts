@@ -345,10 +345,10 @@ export class Claimer {
       return 0;
     }
     for (const task of tasks) this.#lanes.passed(task.lane, task.claimOrder);
-    for (const { lane, take } of lanes) {
-      const isShort = (byLane.get(lane) ?? 0) < take;
+    for (const request of lanes) {
+      const isShort = (byLane.get(request.lane) ?? 0) < request.take;
       // What was missed was not all that is there.
-      if (isShort && missed === 0) this.#lanes.markEmpty(lane);
+      if (isShort && missed === 0) this.#lanes.markEmpty(request);
     }
     await this.#chargeLimits(byLane, tasks[0]?.claim);
     return tasks.length;

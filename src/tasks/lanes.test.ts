@@ -61,7 +61,7 @@ describe("the choice of lanes", () => {
   it("gives no credit to a tenant that was away", () => {
     const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b" });
     oneByOne(book, 10);
-    book.markEmpty(2);
+    book.markEmpty({ lane: 2, floor: 0 });
     oneByOne(book, 1_000);
     see(book, { lane: 2, tenant: "b" });
     expect(oneByOne(book, 100).get(1)).toBe(50);
@@ -105,7 +105,7 @@ describe("lanes that are lacked", () => {
 
   it("are the only ones that a glance asks for", () => {
     const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b", headOrder: null });
-    book.markEmpty(1);
+    book.markEmpty({ lane: 1, floor: 0 });
     const floors = book.floors(({ lane }) => lane === 1);
     const view = { queue: "orders", priority: 5, headOrder: null, waitedSeconds: 0 };
     const lanes = [1, 2].map((lane) => ({ ...view, lane, tenant: lane === 1 ? "a" : "b" }));
@@ -113,5 +113,22 @@ describe("lanes that are lacked", () => {
     // What was passed over may have got work as well; what was seen has none.
     expect([book.hasMore(1), book.hasMore(2)]).toEqual([true, false]);
     expect(book.floors(() => false)).toEqual(new Map());
+  });
+});
+
+describe("a lane from which a claim got too little", () => {
+  it("has no more", () => {
+    const book = bookOf({ headOrder: 10 });
+    book.markEmpty(book.requestOf(1, 5));
+    expect(book.hasMore(1)).toBe(false);
+  });
+
+  it("has more when a look found something before where the claim began", () => {
+    const book = bookOf({ headOrder: 10 });
+    book.passed(1, 20);
+    const request = book.requestOf(1, 5);
+    see(book, { headOrder: 3 });
+    book.markEmpty(request);
+    expect(book.hasMore(1)).toBe(true);
   });
 });

@@ -187,10 +187,13 @@ export class LaneBook {
     if (known !== undefined && order > known.cursor) known.cursor = order;
   }
 
-  /** A claim got less than it asked for. */
-  markEmpty(lane: number): void {
+  /**
+   * A claim got less than it asked for. A look may have found something before where it began, and
+   * may have been answered before it.
+   */
+  markEmpty({ lane, floor }: Pick<LaneRequest, "lane" | "floor">): void {
     const known = this.#lanes.get(lane);
-    if (known !== undefined) known.isEmpty = true;
+    if (known !== undefined && Math.max(known.floor, known.cursor) >= floor) known.isEmpty = true;
   }
 
   /** Packs up to `order` became rows up to `lastRow`, which wait as long as they did. */

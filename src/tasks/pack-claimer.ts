@@ -108,8 +108,9 @@ export class PackClaimer {
       claimPacks(this.#session, { claimId, workerId, leaseSeconds }, lanes),
     );
     for (const pack of packs) this.#lanes.passed(pack.lane, Number(pack.id));
-    for (const { lane, take } of requests) {
-      if (packs.filter((pack) => pack.lane === lane).length < take) this.#lanes.markEmpty(lane);
+    for (const request of requests) {
+      const found = packs.filter((pack) => pack.lane === request.lane).length;
+      if (found < request.take) this.#lanes.markEmpty(request);
     }
     return tasks.length;
   }
@@ -117,7 +118,7 @@ export class PackClaimer {
   async #open(request: PackRequest): Promise<number> {
     const lane = rowLane(request.lane);
     const { count, last, lastRow } = await openWaitingPacks(this.#session, { ...request, lane });
-    if (count < request.take) this.#lanes.markEmpty(request.lane);
+    if (count < request.take) this.#lanes.markEmpty(request);
     if (count === 0) return 0;
     this.#lanes.opened(request.lane, last, lastRow);
     this.#options.onOpened();
