@@ -88,25 +88,39 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
     catchers: [test("test/model/pack-interleavings.test.ts")],
   },
   {
+    name: "task-taken-twice",
+    breaks: "a claim takes what it picked, though somebody else has taken it meanwhile",
+    edits: [
+      {
+        file: "src/tasks/sql/claim.ts",
+        find: `"task.ctid = ANY ((SELECT places FROM picked)::tid[]) AND task.state = 'pending'"`,
+        replace: '"task.id = ANY ((SELECT ids FROM picked)::bigint[])"',
+      },
+    ],
+    catchers: [
+      chaos({
+        seconds: 10,
+        seeds: [1, 2],
+        faults: ["scale"],
+        rules: ["shared-generation", "foreign-effect", "late-start"],
+      }),
+      test("test/model/interleavings.test.ts", { only: "two claims of the same lane" }),
+    ],
+  },
+  {
     name: "pack-taken-twice",
     breaks: "a pack that another worker claimed meanwhile is claimed again",
     edits: [
       {
         file: PACKS,
-        find: `
-           AND ready.claim_id IS NULL
-         ORDER BY ready.id
-         LIMIT line.take
-           FOR UPDATE SKIP LOCKED`,
-        replace: `
-           AND ready.claim_id IS NULL
-         ORDER BY ready.id
-         LIMIT line.take`,
+        find: "\n         LIMIT line.take\n           FOR UPDATE SKIP LOCKED\n",
+        replace: "\n         LIMIT line.take\n",
       },
       {
         file: PACKS,
-        find: "\n        AND pack.claim_id IS NULL\n     RETURNING",
-        replace: "\n     RETURNING",
+        find: `WHERE pack.ctid = ANY ((SELECT places FROM picked)::tid[])
+        AND pack.claim_id IS NULL`,
+        replace: "WHERE pack.id = ANY ((SELECT ids FROM picked)::bigint[])",
       },
     ],
     catchers: [test("test/model/pack-interleavings.test.ts")],

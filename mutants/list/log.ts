@@ -42,13 +42,13 @@ export const LOG_MUTANTS: readonly Mutant[] = [
     name: "checkpoint-drift-unchecked",
     breaks: "a batch is committed though the checkpoint is not the one it was made from",
     edits: DRIFT,
-    catchers: [test("test/integration/consumers/batch.test.ts")],
+    catchers: [test("test/model/batch-interleavings.test.ts")],
   },
   {
     name: "batch-owner-unlocked",
     breaks: "a consumer moves to another worker while a batch of it runs",
     edits: [ASSIGNMENT_LOCK],
-    catchers: [test("test/integration/consumers/batch.test.ts")],
+    catchers: [test("test/model/batch-interleavings.test.ts")],
   },
   {
     name: "batch-unfenced",
@@ -74,6 +74,35 @@ export const LOG_MUTANTS: readonly Mutant[] = [
       },
     ],
     catchers: [model("consumer.test.ts"), test("test/model/interleaved-writers.test.ts")],
+  },
+  {
+    name: "fence-not-durable",
+    breaks: "a crash takes an epoch's fence back, and positions below its ceiling are drawn again",
+    edits: [
+      {
+        file: EPOCH,
+        find: `\`UPDATE {schema}.frontier_fence
+      SET drawn_at = clock_timestamp()
+    WHERE id = 1
+      AND (current_setting('synchronous_commit') <> 'off'
+           OR set_config('synchronous_commit', 'local', true) IS NOT NULL)
+   RETURNING pg_current_xact_id()::text AS fence\``,
+        replace: '"SELECT pg_current_xact_id()::text AS fence"',
+      },
+    ],
+    catchers: [test("test/integration/frontier/crashes.test.ts", { only: "S10b" })],
+  },
+  {
+    name: "lock-holders-ignored",
+    breaks: "an epoch closes though somebody still holds the lock that every append takes",
+    edits: [
+      {
+        file: "src/consumers/frontier.ts",
+        find: 'if (locker.startsWith("-1/") || epoch.lockers.has(locker)) return undefined;',
+        replace: 'if (locker.startsWith("-1/")) return undefined;',
+      },
+    ],
+    catchers: [test("test/model/interleaved-writers.test.ts", { only: "by who holds locks" })],
   },
   {
     name: "positions-cached",
@@ -129,15 +158,7 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {events}
         replace: "return isCutBelowFrontier ? frontier : frontier;",
       },
     ],
-    catchers: [
-      chaos({
-        seconds: 15,
-        seeds: [1, 2],
-        faults: ["pause-past-lease"],
-        rules: ["skipped-event", "filled-gap"],
-      }),
-      test("test/integration/frontier/stress.test.ts"),
-    ],
+    catchers: [test("test/integration/frontier/shared-reader.test.ts")],
   },
   {
     name: "rows-older-than-proof",

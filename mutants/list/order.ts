@@ -63,7 +63,6 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
       },
     ],
     catchers: [
-      model("task-queue.test.ts"),
       test("test/integration/tasks/commit-unknown.test.ts", { only: "the order of keys" }),
     ],
   },
@@ -78,10 +77,21 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
       },
     ],
     catchers: [
-      chaos({ seconds: 15, seeds: [1, 2], faults: ["deploy"], rules: ["stuck-task", "key-order"] }),
-      test("test/integration/tasks/keys.test.ts"),
-      test("test/integration/tasks/enqueue.test.ts"),
+      chaos({ seconds: 15, seeds: [1, 2], faults: ["roll-back"], rules: ["stuck-task"] }),
+      test("test/integration/tasks/late-commits.test.ts"),
     ],
+  },
+  {
+    name: "floor-survives-crash",
+    breaks: "floors that rest on a claim are kept though a crash took that claim back",
+    edits: [
+      {
+        file: KEYS,
+        find: "`(${marker}::text IS NULL OR ${marker}::text = ${MARKER})`",
+        replace: "`(${marker}::text IS NULL OR TRUE OR ${marker}::text = ${MARKER})`",
+      },
+    ],
+    catchers: [test("test/integration/tasks/floors.test.ts")],
   },
   {
     name: "number-before-xid",
@@ -102,7 +112,7 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.task_packs
         replace: "",
       },
     ],
-    catchers: [test("test/integration/tasks/floors.test.ts")],
+    catchers: [test("test/integration/tasks/late-commits.test.ts")],
   },
   {
     name: "limit-counted-unlocked",
@@ -118,10 +128,7 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.task_packs
      WHERE one.queue = queue_name;`,
       },
     ],
-    catchers: [
-      chaos({ seconds: 15, seeds: [1, 2], faults: ["scale"], rules: ["exceeded-limit"] }),
-      test("test/integration/tasks/limits.test.ts", { only: "a concurrency limit" }),
-    ],
+    catchers: [test("test/model/interleavings.test.ts", { only: "slots of a limit" })],
   },
   {
     name: "tick-fired-unasked",

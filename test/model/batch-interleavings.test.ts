@@ -72,9 +72,8 @@ async function reset({ admin }: Scene): Promise<void> {
 /** A batch sends statements one behind the other; here each of them is a move. */
 function oneByOne(racer: Racer, db: Database): Database {
   let last: Promise<unknown> = Promise.resolve();
-  const query = (...given: unknown[]): Promise<unknown> => {
-    const send = (): Promise<unknown> =>
-      Reflect.apply(racer.client.query, racer.client, given) as Promise<unknown>;
+  const query = (text: string, values?: unknown[]): Promise<unknown> => {
+    const send = (): Promise<unknown> => racer.client.query(text, values);
     const sent = last.then(send, send);
     last = sent;
     return sent;
