@@ -39,6 +39,9 @@ async function main(): Promise<void> {
   else if (has("unknown")) process.exitCode = 2;
 }
 
+// What was started is ended, and what was copied removed, when this process exits.
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(2));
+
 try {
   await main();
 } catch (error) {

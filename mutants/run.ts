@@ -36,7 +36,7 @@ export class Control {
     if (verdict === undefined) {
       this.#say(`  without the mutant: ${trial.command}`);
       using tree = new Tree([]);
-      verdict = await trial.run(tree.folder);
+      verdict = await trial.run(tree);
       this.#known.set(trial.command, verdict);
     }
     switch (verdict.kind) {
@@ -63,7 +63,7 @@ export async function runMutant(mutant: Mutant, control: Control, say: Say): Pro
   for (const trial of mutant.catchers.flatMap(trialsOf)) {
     say(`  ${trial.command}`);
     const fromMs = performance.now();
-    const verdict = await trial.run(tree.folder);
+    const verdict = await trial.run(tree);
     seconds += (performance.now() - fromMs) / 1_000;
     if (verdict.kind === "green") {
       say(`  green${verdict.note === undefined ? "" : `: ${verdict.note}`}`);

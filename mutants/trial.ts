@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Catcher, ChaosCatcher, TestCatcher } from "./mutant.ts";
+import type { Tree } from "./tree.ts";
 import { type Ended, judgeChaos, judgeTests, type TestReport, type Verdict } from "./verdict.ts";
 
 /** One catcher with one seed. */
@@ -9,7 +10,7 @@ export interface Trial {
   /** As a person would type it, and the same for the same trial. */
   readonly command: string;
   readonly seed: number | null;
-  run(folder: string): Promise<Verdict>;
+  run(tree: Tree): Promise<Verdict>;
 }
 
 /** Beyond what it was told to take: starting, becoming quiet, checking. */
@@ -28,10 +29,10 @@ function chaosTrial({ seconds, faults, rules }: ChaosCatcher, seed: number): Tri
   return {
     command: `npm run chaos -- ${given.join(" ")}`,
     seed,
-    async run(folder) {
+    async run(tree) {
       const args = ["--import", "tsx", "chaos/main.ts", ...given];
       const limitMs = seconds * 1_000 + CHAOS_MARGIN_MS;
-      return judgeChaos(await execute(folder, args, {}, limitMs), rules);
+      return judgeChaos(await execute(tree, args, {}, limitMs), rules);
     },
   };
 }
@@ -47,12 +48,12 @@ function testTrial({ file, only, seconds }: TestCatcher, seed: number | null): T
   return {
     command: `${settings.join("")}npx vitest run ${file}${quoted}`,
     seed,
-    async run(folder) {
-      const report = join(folder, "report.json");
+    async run(tree) {
+      const report = join(tree.folder, "report.json");
       rmSync(report, { force: true }); // Of the trial before this one.
       const written = ["--reporter=json", `--outputFile=${report}`];
       const args = ["node_modules/vitest/vitest.mjs", "run", file, ...filter, ...written];
-      const { stderr } = await execute(folder, args, env, TEST_MS_MAX);
+      const { stderr } = await execute(tree, args, env, TEST_MS_MAX);
       return judgeTests(readReport(report), stderr);
     },
   };
@@ -66,17 +67,18 @@ function readReport(path: string): TestReport | undefined {
   }
 }
 
-/** Runs Node in the folder. What takes too long is ended, and has then ended by a signal. */
+/** Runs Node in the tree. What takes too long is ended, with all that it started. */
 async function execute(
-  folder: string,
+  { folder, temporary }: Tree,
   args: readonly string[],
   env: Readonly<Record<string, string>>,
   limitMs: number,
 ): Promise<Ended> {
   const child = spawn(process.execPath, args, {
     cwd: folder,
-    env: { ...process.env, ...env },
+    env: { ...process.env, TMPDIR: temporary, ...env },
     stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
   });
   let stderr = "";
   const keep = (chunk: Buffer): void => {
@@ -84,8 +86,13 @@ async function execute(
   };
   child.stderr.on("data", keep);
   child.stdout.on("data", keep);
-  const limit = setTimeout(() => child.kill("SIGTERM"), limitMs);
-  const last = setTimeout(() => child.kill("SIGKILL"), limitMs + GOODBYE_MS);
+  const kill = (signal: NodeJS.Signals): void => {
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, signal);
+  };
+  const killNow = (): void => kill("SIGKILL");
+  process.once("exit", killNow);
+  const limit = setTimeout(() => kill("SIGTERM"), limitMs);
+  const last = setTimeout(killNow, limitMs + GOODBYE_MS);
   try {
     return await new Promise<Ended>((resolve, reject) => {
       child.once("error", reject);
@@ -94,5 +101,6 @@ async function execute(
   } finally {
     clearTimeout(limit);
     clearTimeout(last);
+    process.removeListener("exit", killNow);
   }
 }

@@ -120,10 +120,12 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.task_packs
     edits: [
       {
         file: LIMITS,
-        find: `
+        // The insert alone would wait for whoever is writing the row.
+        find: `VALUES (queue_name, 0) ON CONFLICT DO NOTHING;
     SELECT one.granted INTO used FROM {schema}.limit_slots AS one
      WHERE one.queue = queue_name FOR UPDATE;`,
-        replace: `
+        replace: `SELECT queue_name, 0 WHERE NOT EXISTS (
+        SELECT FROM {schema}.limit_slots AS known WHERE known.queue = queue_name);
     SELECT one.granted INTO used FROM {schema}.limit_slots AS one
      WHERE one.queue = queue_name;`,
       },

@@ -334,3 +334,12 @@ it("moves a scoped consumer over events that do not concern it", async () => {
   expect(await handled.by("cancelled")).toEqual([]);
   expect(await falseGapsIn(database)).toEqual([]);
 });
+
+it("hands a consumer that begins far behind the frontier every event, read by read", async () => {
+  const one = await scene();
+  // The first read asks for a hundred, because nobody knows yet how large they are.
+  const many = Array.from({ length: 60 }, () => ({ type: "Paid" }));
+  for (let id = 0; id < 3; id += 1) await one.mill.append(stream(id), many);
+  await start(one.mill, one.all);
+  await expectAllHandled(one);
+});
