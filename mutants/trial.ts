@@ -87,7 +87,11 @@ async function execute(
   child.stderr.on("data", keep);
   child.stdout.on("data", keep);
   const kill = (signal: NodeJS.Signals): void => {
-    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, signal);
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, signal);
+    } catch {
+      // Nobody is left.
+    }
   };
   const killNow = (): void => kill("SIGKILL");
   process.once("exit", killNow);

@@ -48,8 +48,15 @@ export interface TestReport {
 }
 
 /** A program that does not compile, or a statement that does not parse, breaks no promise. */
-const NO_PROGRAM =
-  /syntax error at or near|could not determine data type|does not exist|is not defined|Transform failed/;
+const NO_PROGRAM = new RegExp(
+  [
+    "syntax error at or near",
+    "could not determine data type",
+    "(column|relation|function) .* does not exist",
+    "is not defined",
+    "Transform failed",
+  ].join("|"),
+);
 
 export function judgeTests(report: TestReport | undefined, output: string): Verdict {
   if (report === undefined) return { kind: "broken", why: lastLines(output) };

@@ -51,7 +51,9 @@ function refuse(faults: readonly string[], hint: string): void {
 }
 
 const run = promisify(execFile);
-const TYPESCRIPT = FILES.filter((file) => /^(src|test|bench|chaos|mutants|examples)\/.*\.ts$/.test(file));
+const TYPESCRIPT = FILES.filter((file) =>
+  /^(src|test|bench|chaos|mutants|examples)\/.*\.ts$/.test(file),
+);
 const GENERATED = /\/(generated|gen)\//;
 const written = (files: readonly string[]): string[] =>
   files.filter((file) => !GENERATED.test(file));

@@ -1,4 +1,4 @@
-import { chaos, type Mutant, model, test } from "../mutant.ts";
+import { type Mutant, model, test } from "../mutant.ts";
 
 /* The order of keys and lanes, limits, schedules, and who leads. */
 
@@ -76,10 +76,7 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
         replace: "this.#epoch === undefined || oldestRunning <= 0n",
       },
     ],
-    catchers: [
-      chaos({ seconds: 15, seeds: [1, 2], faults: ["roll-back"], rules: ["stuck-task"] }),
-      test("test/integration/tasks/late-commits.test.ts"),
-    ],
+    catchers: [test("test/integration/tasks/late-commits.test.ts")],
   },
   {
     name: "floor-survives-crash",
