@@ -83,7 +83,7 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
     breaks: "floors that rest on a claim are kept though a crash took that claim back",
     edits: [
       {
-        file: KEYS,
+        file: "src/tasks/sql/crash-marker.ts",
         find: "`(${marker}::text IS NULL OR ${marker}::text = ${MARKER})`",
         replace: "`(${marker}::text IS NULL OR TRUE OR ${marker}::text = ${MARKER})`",
       },
