@@ -14,6 +14,8 @@ export interface ListenerOptions {
   /** Channel to what a notification on it means. Also called for each after a reconnect. */
   readonly channels: ReadonlyMap<string, (payload: string) => void>;
   readonly clock: Clock;
+  /** Between 0 and 1, for jitter. */
+  readonly random: () => number;
   readonly logger: Logger;
 }
 
@@ -60,11 +62,11 @@ export class Listener implements Service {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, logger } = this.#options;
+    const { clock, random, logger } = this.#options;
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "listener connection lost");
       this.#drop();
-      return withJitter(exponentialMs(failures, RECONNECT_MS_BASE, RECONNECT_MS_MAX));
+      return withJitter(exponentialMs(failures, RECONNECT_MS_BASE, RECONNECT_MS_MAX), random);
     };
     await runLoop(() => this.#turn(), { clock, bell: this.#bell, onFailure }, signal);
     this.#drop();

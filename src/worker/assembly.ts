@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { type Clock, chance } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
 import { VERSION } from "../base/version.ts";
@@ -34,6 +34,8 @@ const TASK_RECONCILE_MS = 30_000;
 export interface Member {
   readonly id: string;
   readonly clock: Clock;
+  /** Between 0 and 1, for jitter. */
+  readonly random: () => number;
   readonly logger: Logger;
   /** Names of the consumers that run here now. */
   readonly assigned: () => readonly string[];
@@ -45,6 +47,7 @@ export class Assembly {
   readonly #context: WorkerContext;
   readonly #options: ResolvedWorkerOptions;
   readonly #clock: Clock;
+  readonly #random: () => number;
   readonly #logger: Logger;
   readonly #assigned: () => readonly string[];
 
@@ -53,6 +56,7 @@ export class Assembly {
     this.#options = options;
     this.id = member.id;
     this.#clock = member.clock;
+    this.#random = member.random;
     this.#logger = member.logger;
     this.#assigned = member.assigned;
   }
@@ -156,7 +160,7 @@ export class Assembly {
       channel,
       isPooled,
       clock: this.#clock,
-      random: chance,
+      random: this.#random,
       logger: this.#logger,
       metrics,
       isTrusted: () => registry.isTrusted,
@@ -275,6 +279,7 @@ export class Assembly {
         [this.#context.tasks.channel, onTasks],
       ]),
       clock: this.#clock,
+      random: this.#random,
       logger: this.#logger,
     });
   }

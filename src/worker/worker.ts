@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../base/clock.ts";
+import { type Clock, chance, systemClock } from "../base/clock.ts";
 import { ConflictError, messageOf } from "../base/errors.ts";
 import { childLogger, type Logger } from "../base/log.ts";
 import { Supervisor } from "../base/supervisor.ts";
@@ -165,6 +165,7 @@ export class Worker implements AsyncDisposable {
     const member = {
       id: this.id,
       clock: this.#clock,
+      random: chance,
       logger: this.#logger,
       assigned: () => this.assigned,
     };

@@ -260,6 +260,7 @@ it("a listener notices the silence, and hears again when the network is mended",
     url: proxy.url,
     channels: new Map([["half_open", (payload: string) => void heard.push(payload)]]),
     clock: hasty,
+    random: () => 1,
     logger,
   });
   const supervisor = new Supervisor([listener]);
