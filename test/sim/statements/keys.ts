@@ -1,0 +1,326 @@
+import type { Found, Run, Steps } from "../run.ts";
+import type { HoldRow, OwnerRow, Tables, TaskRow } from "../tables.ts";
+import { byOrder, claimant, orderOf, refuseProofs, takePicked } from "./claim.ts";
+import { numbersOf, secondsToMs, wordsOf } from "./parameters.ts";
+import { reading, type Scene, type SimStatements } from "./statement.ts";
+
+const isPending = (task: TaskRow): boolean => task.state === "pending";
+
+const isOfKey =
+  ({ tenant, partitionKey }: Pick<HoldRow, "tenant" | "partitionKey">) =>
+  (other: { readonly tenant: string; readonly partitionKey: string | null }): boolean =>
+    other.tenant === tenant && other.partitionKey === partitionKey;
+
+const markerOf = (run: Run, tables: Tables): string | null =>
+  run.rows(tables.markers)[0]?.id ?? null;
+
+/** The row that says what the worker owns, compared and locked to the end of the transaction. */
+function* lockOwner(
+  run: Run,
+  tables: Tables,
+  isMine: (owner: OwnerRow) => boolean,
+): Steps<boolean> {
+  const [found] = run.select(tables.owners, isMine);
+  if (found === undefined) return false;
+  return (yield* run.lock(found, "share", isMine)) !== undefined;
+}
+
+function* lockQueues(run: Run, tables: Tables, keySpaceId: unknown): Steps<void> {
+  const queues = run.select(tables.queues, (queue) => queue.keySpaceId === keySpaceId);
+  yield* run.lockAll(queues, "key-share", () => true, "wait");
+}
+
+interface Line {
+  readonly lane: number;
+  readonly floor: number;
+  readonly after: number;
+  readonly take: number;
+}
+
+interface LineValues {
+  readonly keySpaceId: unknown;
+  readonly lanes: unknown;
+  readonly floors: unknown;
+  readonly starts: unknown;
+  readonly takes?: unknown;
+  readonly held: readonly unknown[];
+}
+
+/** Where each lane begins: at its start only while all keys that it passes over are held. */
+function linesOf(run: Run, tables: Tables, given: LineValues): Line[] {
+  const [heldLanes, tenants, keys] = given.held;
+  const flowing = new Set(
+    numbersOf(heldLanes).filter((_, place) => {
+      const key = {
+        tenant: (tenants as string[])[place] ?? "",
+        partitionKey: (keys as string[])[place] ?? "",
+      };
+      const isHeld = isOfKey(key);
+      return !run.exists(tables.holds, (hold) => {
+        return hold.keySpaceId === given.keySpaceId && isHeld(hold);
+      });
+    }),
+  );
+  const [floors, starts] = [numbersOf(given.floors), numbersOf(given.starts)];
+  const takes = given.takes === undefined ? [] : numbersOf(given.takes);
+  return numbersOf(given.lanes).map((lane, place) => {
+    const floor = floors[place] ?? 0;
+    const after = flowing.has(lane) ? floor : (starts[place] ?? 0);
+    return { lane, floor, after, take: takes[place] ?? 0 };
+  });
+}
+
+function* claimKeyed(scene: Scene, values: readonly unknown[]): Steps<readonly object[]> {
+  const { run, tables } = scene;
+  const [, workerId, , keySpaceId, epoch, lanes, floors, takes, except, proofs] = values;
+  const [marker, starts, ...held] = values.slice(12);
+  refuseProofs(proofs);
+  const isSameServer = marker === null || marker === markerOf(run, tables);
+  const isMine = (owner: OwnerRow): boolean =>
+    owner.keySpaceId === keySpaceId &&
+    owner.workerId === workerId &&
+    owner.epoch === Number(epoch || Number.NaN) &&
+    isSameServer;
+  const isOwner = yield* lockOwner(run, tables, isMine);
+  yield* lockQueues(run, tables, keySpaceId);
+  const holds = run.rows(tables.holds, (hold) => hold.keySpaceId === keySpaceId);
+  const lines = linesOf(run, tables, { keySpaceId, lanes, floors, starts, takes, held });
+  const some: Found<TaskRow>[] = [];
+  const pickedLanes: number[] = [];
+  for (const { lane, after, take } of isOwner ? lines : []) {
+    const ready = run.select(
+      tables.tasks,
+      (task) =>
+        task.lane === lane &&
+        orderOf(task) > after &&
+        isPending(task) &&
+        !(except as string[]).includes(task.partitionKey ?? "") &&
+        !holds.some((hold) => isOfKey(hold)(task)),
+    );
+    for (const found of ready.sort(byOrder).slice(0, take)) {
+      some.push(found);
+      pickedLanes.push(lane);
+    }
+  }
+  if (some.length > 0) run.tx.isAsync = true;
+  return yield* takePicked(run, tables, claimant(values), {
+    some,
+    lanes: pickedLanes,
+    hasPassed: holds.length > 0,
+    isWanted: isPending,
+  });
+}
+
+/** The task that the holds of a key name, if it leads its key and its time has come. */
+function dueHeads(
+  { run, tables }: Scene,
+  keySpaceId: unknown,
+  lanes: ReadonlySet<number>,
+  exceptQueues: readonly string[],
+): { readonly found: Found<TaskRow>; readonly until: number }[] {
+  const named = run
+    .rows(
+      tables.holds,
+      ({ keySpaceId: id, lane, why }) =>
+        id === keySpaceId && lanes.has(lane) && (why === "retry" || why === "probation"),
+    )
+    .flatMap((hold) =>
+      run.select(tables.tasks, (task) => task.id === hold.taskId).map((found) => ({ found, hold })),
+    )
+    .sort((a, b) => byOrder(a.found, b.found));
+  const firsts = named.filter(({ hold }, place) => {
+    return named.findIndex((other) => isOfKey(hold)(other.hold)) === place;
+  });
+  return firsts.flatMap(({ found, hold }) => {
+    const task = found.data;
+    const isOther = run.exists(
+      tables.holds,
+      (other) =>
+        other.keySpaceId === keySpaceId &&
+        isOfKey(hold)(other) &&
+        (other.until === null || other.until > run.now),
+    );
+    const isBehind = run.exists(
+      tables.tasks,
+      (before) =>
+        before.lane === task.lane && orderOf(before) < orderOf(task) && isOfKey(hold)(before),
+    );
+    const isDue = isPending(task) && task.runAt <= run.now && !exceptQueues.includes(task.queue);
+    return isDue && !isOther && !isBehind ? [{ found, until: hold.until ?? Infinity }] : [];
+  });
+}
+
+function* claimHeads(scene: Scene, values: readonly unknown[]): Steps<readonly object[]> {
+  const { run, tables } = scene;
+  const [, workerId, , keySpaceId, epoch, lanes, all, probation, proofs, , , except] = values;
+  refuseProofs(proofs);
+  const isMine = (owner: OwnerRow): boolean =>
+    owner.keySpaceId === keySpaceId &&
+    owner.workerId === workerId &&
+    owner.epoch === Number(epoch || Number.NaN);
+  const isOwner = yield* lockOwner(run, tables, isMine);
+  yield* lockQueues(run, tables, keySpaceId);
+  const hasPassed = run.exists(tables.holds, (hold) => hold.keySpaceId === keySpaceId);
+  const due = isOwner
+    ? dueHeads(scene, keySpaceId, new Set(numbersOf(lanes)), except as string[])
+    : [];
+  if (due.length > 0) run.tx.isAsync = true;
+  due.sort((a, b) => a.until - b.until);
+  const some = [
+    ...due.filter(({ found }) => !found.data.onProbation).slice(0, Number(all)),
+    ...due.filter(({ found }) => found.data.onProbation).slice(0, Number(probation)),
+  ]
+    .sort((a, b) => a.until - b.until)
+    .slice(0, Number(all))
+    .map(({ found }) => found);
+  return yield* takePicked(run, tables, claimant(values), {
+    some,
+    lanes: some.map(({ data }) => data.lane),
+    hasPassed,
+    isWanted: isPending,
+  });
+}
+
+function lookAtKeyLanes(scene: Scene, values: readonly unknown[]): object[] {
+  const { run, tables } = scene;
+  const [keySpaceId, lanes, floors, starts, ...rest] = values;
+  const [except, heldMax] = rest.slice(3);
+  const marker = markerOf(run, tables);
+  const lines = linesOf(run, tables, {
+    keySpaceId,
+    lanes,
+    floors,
+    starts,
+    held: rest.slice(0, 3),
+  });
+  const holds = run.rows(tables.holds, (hold) => hold.keySpaceId === keySpaceId);
+  const text = (order: number | undefined): string | null =>
+    order === undefined ? null : String(order);
+  return lines.map(({ lane, floor, after }) => {
+    const ofLane = run.rows(tables.tasks, (task) => task.lane === lane && orderOf(task) > 0);
+    const orders = (some: readonly TaskRow[]): number[] => some.map(orderOf).sort((a, b) => a - b);
+    const ready = ofLane.filter((task) => isPending(task) && orderOf(task) > floor);
+    const [first] = orders(ready);
+    const [free] = orders(
+      ready.filter(
+        (task) =>
+          orderOf(task) > after &&
+          !(except as string[]).includes(task.partitionKey ?? "") &&
+          !holds.some((hold) => isOfKey(hold)(task)),
+      ),
+    );
+    const isPassed = first !== undefined && first < (free ?? Infinity);
+    const held = run
+      .rows(tables.holds, (hold) => hold.lane === lane)
+      .map(({ tenant, partitionKey }) => JSON.stringify({ tenant, key: partitionKey }));
+    const some = [...new Set(held)]
+      .slice(0, Number(heldMax))
+      .map((one) => JSON.parse(one) as object);
+    return {
+      lane,
+      claim_order: text(first),
+      free_order: text(free),
+      last_order: isPassed ? text(orders(ofLane).at(-1)) : null,
+      held: isPassed && some.length > 0 ? some : null,
+      oldest_running: run.oldestRunning,
+      marker,
+    };
+  });
+}
+
+function foreignLanes({ run, tables }: Scene, [lanes, ours]: readonly unknown[]): object[] {
+  const asked = new Set(numbersOf(lanes));
+  const own = new Set(wordsOf(ours));
+  const found = new Set<number>();
+  for (const claim of run.rows(tables.claims)) {
+    if (claim.keyLanes === null || !claim.keyLanes.some((lane) => asked.has(lane))) continue;
+    for (const id of claim.taskIds) {
+      const [task] = run.rows(tables.tasks, (one) => one.id === id);
+      const isHeld = task?.claimId === claim.claimId && asked.has(task.lane);
+      if (isHeld && !own.has(String(id))) found.add(task.lane);
+    }
+  }
+  return [...found].map((lane) => ({ lane }));
+}
+
+/** src/tasks/sql/keys.ts, key-lanes.ts and bucket-owners.ts */
+export const keyStatements: SimStatements = {
+  tasks_claim_keyed: claimKeyed,
+  tasks_claim_heads: claimHeads,
+  key_lanes_look: reading(lookAtKeyLanes),
+  key_lanes_foreign: reading(foreignLanes),
+  key_space_has_tasks: reading(({ run, tables }, [keySpaceId]) => {
+    const last = -(Number(keySpaceId) * 360);
+    const found = run.exists(
+      tables.tasks,
+      (task) => task.lane >= last - 360 && task.lane < last && isPending(task),
+    );
+    return [{ found }];
+  }),
+  buckets_mine: reading(({ run, tables }, [workerId]) =>
+    run
+      .rows(tables.owners, (owner) => owner.workerId === workerId)
+      .map(({ keySpaceId, epoch, buckets }) => ({
+        key_space_id: keySpaceId,
+        epoch: String(epoch),
+        buckets,
+      })),
+  ),
+  bucket_owners_read: reading(({ run, tables }) =>
+    run
+      .rows(tables.keySpaces)
+      .sort((a, b) => a.id - b.id)
+      .map(({ id, name }) => ({
+        key_space_id: id,
+        name,
+        queues: run
+          .rows(tables.queues, (queue) => queue.keySpaceId === id)
+          .map((queue) => queue.name)
+          .sort(),
+        owners: run
+          .rows(tables.owners, (owner) => owner.keySpaceId === id)
+          .map(({ workerId, epoch, buckets }) => {
+            return { worker: workerId, epoch: String(epoch), buckets };
+          }),
+      })),
+  ),
+  bucket_members: reading(({ run, tables }, [seconds]) =>
+    run
+      .rows(tables.nodes, (node) => node.heartbeatAt >= run.now - secondsToMs(seconds))
+      .flatMap(({ workerId }) =>
+        run
+          .rows(
+            tables.infos,
+            (info) =>
+              info.workerId === workerId && info.status === "active" && info.queues.length > 0,
+          )
+          .map(({ queues }) => ({ worker_id: workerId, queues })),
+      ),
+  ),
+  *bucket_owner_write({ run, tables }, [keySpaceId, workerId, expected, buckets]) {
+    const row = {
+      keySpaceId: Number(keySpaceId),
+      workerId: String(workerId),
+      epoch: run.nextNumber(),
+      buckets: numbersOf(buckets),
+    };
+    for (;;) {
+      const there = yield* run.insert(tables.owners, row);
+      if (there === undefined) return [{ epoch: String(row.epoch) }];
+      const held = yield* run.lock(there, "no-key-update");
+      if (held === undefined) continue; // It went meanwhile.
+      if (held.data.epoch !== Number(expected)) return [];
+      yield* run.update(tables.owners, held, () => row);
+      return [{ epoch: String(row.epoch) }];
+    }
+  },
+  *bucket_owner_remove({ run, tables }, [keySpaceId, workerId, epoch]) {
+    return yield* run.removeAll(
+      tables.owners,
+      (owner) =>
+        owner.keySpaceId === keySpaceId &&
+        owner.workerId === workerId &&
+        owner.epoch === Number(epoch),
+    );
+  },
+};
