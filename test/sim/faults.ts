@@ -112,6 +112,12 @@ export class Faults {
     const { random, scene } = this.#cluster;
     scene.server.crash(random.next() * 3_000, random);
   }
+
+  /** While a claim that somebody was told of is not on the disk yet. */
+  crashAfterClaim(): void {
+    const { random, scene } = this.#cluster;
+    scene.server.onNextAsync(() => this.#for(random.next() * 8, () => this.crashServer()));
+  }
 }
 
 const KINDS = [
@@ -127,4 +133,5 @@ const KINDS = [
   "cut",
   "slow",
   "crashServer",
+  "crashAfterClaim",
 ] as const;

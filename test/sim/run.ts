@@ -86,11 +86,14 @@ export class Run {
   }
 
   select<T>(table: Table<T>, where: Where<T> = ALWAYS): Found<T>[] {
-    return [...table.rows.values()].flatMap((row) => {
+    const found: Found<T>[] = [];
+    for (const row of table.rows.values()) {
       const version = this.#store.see(row, this.snapshot, this.tx.xid);
-      if (version === undefined || !where(version.data)) return [];
-      return [{ row, version, data: version.data }];
-    });
+      if (version !== undefined && where(version.data)) {
+        found.push({ row, version, data: version.data });
+      }
+    }
+    return found;
   }
 
   rows<T>(table: Table<T>, where: Where<T> = ALWAYS): T[] {

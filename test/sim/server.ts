@@ -1,3 +1,4 @@
+import { producerStatements } from "./producer.ts";
 import type { Pace } from "./session.ts";
 import { SimPostgres } from "./sim-postgres.ts";
 import { claimStatements } from "./statements/claim.ts";
@@ -23,6 +24,7 @@ const STATEMENTS: SimStatements = {
   ...holdStatements,
   ...endStatements,
   ...housekeepingStatements,
+  ...producerStatements,
 };
 
 export interface SimServer {

@@ -210,15 +210,15 @@ export class Session {
   }
 
   *#serve(request: Request): Steps<void> {
-    const pace = this.#server.pace;
-    if (pace !== undefined) yield { ms: pace.random.next() };
     let rows = done;
     let error: ServerError | undefined;
     const command = request.name === undefined ? (request.text.split(" ")[0] ?? "") : "";
     let answered = command;
     try {
-      if (command === "BEGIN") this.#begin(true);
-      else if (command === "COMMIT" || command === "ROLLBACK") {
+      if (command === "BEGIN") {
+        if (this.#isBlock) throw new Error("a transaction began in another");
+        this.#begin(true);
+      } else if (command === "COMMIT" || command === "ROLLBACK") {
         if (this.#hasFailed || command === "ROLLBACK") {
           answered = "ROLLBACK";
           this.#rollBack();

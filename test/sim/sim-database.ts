@@ -133,8 +133,7 @@ export class SimClient {
         this.#wire.destroy();
       });
       this.#pending.set(id, { resolve, reject, cancel });
-      const sent = structuredClone(values);
-      this.#link?.send("toServer", () => this.#session?.receive({ id, name, text, values: sent }));
+      this.#link?.send("toServer", () => this.#session?.receive({ id, name, text, values }));
     });
   }
 

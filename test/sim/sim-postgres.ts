@@ -34,6 +34,7 @@ export class SimPostgres {
   readonly #waiting = new Set<Session>();
   #pid = 100;
   readonly #onCrash: (() => void)[] = [];
+  #onAsync: (() => void) | undefined;
 
   /** @param pace undefined: each statement runs at once to its end, or to where it must wait */
   constructor(timeline: Timeline, statements: Statements, pace: Pace | undefined) {
@@ -57,13 +58,24 @@ export class SimPostgres {
   commit(tx: Transaction, isFlushed: boolean): void {
     this.store.commit(tx, isFlushed);
     if (tx.xid !== undefined) {
-      if (!isFlushed) this.timeline.after(WALWRITER_MS, () => this.isUp && this.store.flush());
+      if (!isFlushed) this.#flushLater();
       this.watcher?.onCommit(tx);
       this.#wake(tx);
     }
     for (const { channel, payload } of tx.notices) {
       for (const session of this.#sessions) session.hear(channel, payload);
     }
+  }
+
+  #flushLater(): void {
+    this.timeline.after(WALWRITER_MS, () => this.isUp && this.store.flush());
+    this.#onAsync?.();
+    this.#onAsync = undefined;
+  }
+
+  /** Called when something was committed that is not flushed yet. */
+  onNextAsync(wake: () => void): void {
+    this.#onAsync = wake;
   }
 
   abort(tx: Transaction): void {

@@ -192,11 +192,14 @@ export class Store {
 
   /** The version of the row that the snapshot shows. */
   see<T>(row: StoredRow<T>, snapshot: Snapshot, own: number | undefined): Version<T> | undefined {
-    const isSeen = (xid: number, command: number): boolean =>
-      xid === own ? command < snapshot.command : xid < snapshot.next && !snapshot.running.has(xid);
-    return row.versions.find(
-      ({ xmin, cmin, xmax, cmax }) => isSeen(xmin, cmin) && !(xmax !== 0 && isSeen(xmax, cmax)),
-    );
+    // The newest is the one that is looked for, most of the time.
+    for (let place = row.versions.length - 1; place >= 0; place -= 1) {
+      const version = row.versions[place]!;
+      const { xmin, cmin, xmax, cmax } = version;
+      if (!isSeen(xmin, cmin, snapshot, own)) continue;
+      return xmax !== 0 && isSeen(xmax, cmax, snapshot, own) ? undefined : version;
+    }
+    return undefined;
   }
 
   nextNumber(): number {
@@ -272,4 +275,14 @@ export class Store {
       }
     }
   }
+}
+
+function isSeen(
+  xid: number,
+  command: number,
+  snapshot: Snapshot,
+  own: number | undefined,
+): boolean {
+  if (xid === own) return command < snapshot.command;
+  return xid < snapshot.next && !snapshot.running.has(xid);
 }

@@ -70,6 +70,17 @@ function linesOf(run: Run, tables: Tables, given: LineValues): Line[] {
   });
 }
 
+function byLane(some: readonly Found<TaskRow>[]): Map<number, Found<TaskRow>[]> {
+  const lanes = new Map<number, Found<TaskRow>[]>();
+  for (const found of some) {
+    const { lane } = found.data;
+    const known = lanes.get(lane);
+    if (known === undefined) lanes.set(lane, [found]);
+    else known.push(found);
+  }
+  return lanes;
+}
+
 function* claimKeyed(scene: Scene, values: readonly unknown[]): Steps<readonly object[]> {
   const { run, tables } = scene;
   const [, workerId, , keySpaceId, epoch, lanes, floors, takes, except, proofs] = values;
@@ -87,13 +98,11 @@ function* claimKeyed(scene: Scene, values: readonly unknown[]): Steps<readonly o
   const lines = linesOf(run, tables, { keySpaceId, lanes, floors, starts, takes, held });
   const some: Found<TaskRow>[] = [];
   const pickedLanes: number[] = [];
+  const inLane = byLane(run.select(tables.tasks, isPending));
   for (const { lane, after, take } of isOwner ? lines : []) {
-    const ready = run.select(
-      tables.tasks,
-      (task) =>
-        task.lane === lane &&
+    const ready = (inLane.get(lane) ?? []).filter(
+      ({ data: task }) =>
         orderOf(task) > after &&
-        isPending(task) &&
         !(except as string[]).includes(task.partitionKey ?? "") &&
         !holds.some((hold) => isOfKey(hold)(task)),
     );
@@ -111,23 +120,35 @@ function* claimKeyed(scene: Scene, values: readonly unknown[]): Steps<readonly o
   });
 }
 
-/** The task that the holds of a key name, if it leads its key and its time has come. */
-function dueHeads(
+interface Named {
+  readonly found: Found<TaskRow>;
+  readonly hold: HoldRow;
+}
+
+/** Tasks that holds name, in their order. */
+function namedHeads(
   { run, tables }: Scene,
   keySpaceId: unknown,
   lanes: ReadonlySet<number>,
-  exceptQueues: readonly string[],
-): { readonly found: Found<TaskRow>; readonly until: number }[] {
-  const named = run
-    .rows(
-      tables.holds,
-      ({ keySpaceId: id, lane, why }) =>
-        id === keySpaceId && lanes.has(lane) && (why === "retry" || why === "probation"),
-    )
+): Named[] {
+  const holds = run.rows(
+    tables.holds,
+    ({ keySpaceId: id, lane, why }) =>
+      id === keySpaceId && lanes.has(lane) && (why === "retry" || why === "probation"),
+  );
+  return holds
     .flatMap((hold) =>
       run.select(tables.tasks, (task) => task.id === hold.taskId).map((found) => ({ found, hold })),
     )
     .sort((a, b) => byOrder(a.found, b.found));
+}
+
+/** Those that lead their key, and whose time has come. */
+function dueHeads(
+  { run, tables }: Scene,
+  named: readonly Named[],
+  exceptQueues: readonly string[],
+): { readonly found: Found<TaskRow>; readonly until: number }[] {
   const firsts = named.filter(({ hold }, place) => {
     return named.findIndex((other) => isOfKey(hold)(other.hold)) === place;
   });
@@ -136,7 +157,7 @@ function dueHeads(
     const isOther = run.exists(
       tables.holds,
       (other) =>
-        other.keySpaceId === keySpaceId &&
+        other.keySpaceId === hold.keySpaceId &&
         isOfKey(hold)(other) &&
         (other.until === null || other.until > run.now),
     );
@@ -158,13 +179,13 @@ function* claimHeads(scene: Scene, values: readonly unknown[]): Steps<readonly o
     owner.keySpaceId === keySpaceId &&
     owner.workerId === workerId &&
     owner.epoch === Number(epoch || Number.NaN);
-  const isOwner = yield* lockOwner(run, tables, isMine);
-  yield* lockQueues(run, tables, keySpaceId);
   const hasPassed = run.exists(tables.holds, (hold) => hold.keySpaceId === keySpaceId);
-  const due = isOwner
-    ? dueHeads(scene, keySpaceId, new Set(numbersOf(lanes)), except as string[])
-    : [];
-  if (due.length > 0) run.tx.isAsync = true;
+  const named = namedHeads(scene, keySpaceId, new Set(numbersOf(lanes)));
+  // PostgreSQL looks at the owner only when there is something to be claimed.
+  const isOwner = named.length > 0 && (yield* lockOwner(run, tables, isMine));
+  if (isOwner) yield* lockQueues(run, tables, keySpaceId);
+  const due = isOwner ? dueHeads(scene, named, except as string[]) : [];
+  if (isOwner) run.tx.isAsync = true;
   due.sort((a, b) => a.until - b.until);
   const some = [
     ...due.filter(({ found }) => !found.data.onProbation).slice(0, Number(all)),
@@ -196,8 +217,9 @@ function lookAtKeyLanes(scene: Scene, values: readonly unknown[]): object[] {
   const holds = run.rows(tables.holds, (hold) => hold.keySpaceId === keySpaceId);
   const text = (order: number | undefined): string | null =>
     order === undefined ? null : String(order);
+  const inLane = byLane(run.select(tables.tasks, (task) => task.claimOrder !== null));
   return lines.map(({ lane, floor, after }) => {
-    const ofLane = run.rows(tables.tasks, (task) => task.lane === lane && orderOf(task) > 0);
+    const ofLane = (inLane.get(lane) ?? []).map(({ data }) => data);
     const orders = (some: readonly TaskRow[]): number[] => some.map(orderOf).sort((a, b) => a - b);
     const ready = ofLane.filter((task) => isPending(task) && orderOf(task) > floor);
     const [first] = orders(ready);
@@ -210,8 +232,8 @@ function lookAtKeyLanes(scene: Scene, values: readonly unknown[]): object[] {
       ),
     );
     const isPassed = first !== undefined && first < (free ?? Infinity);
-    const held = run
-      .rows(tables.holds, (hold) => hold.lane === lane)
+    const held = holds
+      .filter((hold) => hold.lane === lane)
       .map(({ tenant, partitionKey }) => JSON.stringify({ tenant, key: partitionKey }));
     const some = [...new Set(held)]
       .slice(0, Number(heldMax))
