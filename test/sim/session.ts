@@ -227,8 +227,10 @@ export class Session {
     } catch (thrown) {
       if (!(thrown instanceof ServerError)) throw thrown;
       error = thrown;
-      if (this.#isBlock) this.#hasFailed = true;
-      else this.#rollBack();
+      const isBlock = this.#isBlock;
+      this.#rollBack(); // Its locks are free at once, but the block is there until its end.
+      this.#isBlock = isBlock;
+      this.#hasFailed = isBlock;
     }
     const isInTransaction = this.#isBlock;
     this.#owner.answer({ id: request.id, rows, command: answered, error, isInTransaction });

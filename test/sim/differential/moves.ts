@@ -67,6 +67,7 @@ export interface Move {
 }
 
 const ids = (some: Iterable<string>): string[] => [...some].sort();
+const numbers = (some: Iterable<number>): number[] => [...some].sort((a, b) => a - b);
 const taken = ({ rows, missed, hasPassed }: ClaimedRows): unknown => ({
   rows: rows.map((row) => row.split(FIELD).slice(0, 5).join(" ")).sort(),
   missed,
@@ -265,7 +266,7 @@ export class Moves {
     },
     foreign: () => {
       const ours = this.#tokens.map(({ id }) => id);
-      return async (db) => [...(await findForeignLanes(db, KEY_LANES, ours))].sort();
+      return async (db) => numbers(await findForeignLanes(db, KEY_LANES, ours));
     },
     mine: () => {
       const { workerId } = this.#owner;
@@ -342,7 +343,7 @@ export class Moves {
       return [Math.sign(checkInSeconds), Math.sign(promoteInSeconds)];
     },
     promote: () => (db) => promoteTasks(db, 10),
-    advance: () => async (db) => (await advanceHolds(db, 0, KEY_LANES)).sort(),
+    advance: () => async (db) => numbers(await advanceHolds(db, 0, KEY_LANES)),
     nextHold: () => async (db) => (await nextHoldSeconds(db, 0, KEY_LANES)) > 0,
     owners: () => async (db) => {
       const spaces = await readKeySpaceOwners(db);

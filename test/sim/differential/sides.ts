@@ -33,6 +33,8 @@ export class SimSide implements Queryable {
   #id = 0;
   answer: Answer = "";
   asked: Promise<void> = Promise.resolve();
+  /** The parameters that it sent last. */
+  values: readonly unknown[] = [];
 
   constructor({ server }: SimServer) {
     this.session = server.connect({
@@ -55,6 +57,7 @@ export class SimSide implements Queryable {
 
   async query<Row>(statement: Statement, values: readonly unknown[] = []): Promise<Row[]> {
     if (isLeftOut(statement)) return [];
+    this.values = values;
     return (await this.#ask(statement.name, statement.text, values)).rows as Row[];
   }
 

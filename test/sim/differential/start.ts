@@ -68,10 +68,11 @@ function taskRows(now: number): TaskRow[] {
 const heartbeatOf = (worker: string): number => (worker === STALE ? -FAR_MS : FAR_MS);
 
 /** The same rows on both sides; times are told from now. */
-export function startSim({ server, tables, write }: SimServer): void {
+export function startSim(scene: SimServer): void {
+  const { server, tables } = scene;
   const now = server.clock();
   while (server.store.lastNumber < LAST_NUMBER) server.store.nextNumber();
-  write((put) => {
+  scene.write((put) => {
     put(tables.terms, { id: 1, term: TERM, leaderId: FIRST });
     for (const workerId of WORKERS) {
       const heartbeatAt = now + heartbeatOf(workerId);
@@ -112,7 +113,7 @@ export function startSim({ server, tables, write }: SimServer): void {
 }
 
 const at = (ms: number): string => `NOW() + INTERVAL '${ms / 1_000} seconds'`;
-const text = (value: unknown): string => (value === null ? "NULL" : `'${String(value)}'`);
+const text = (value: string | null): string => (value === null ? "NULL" : `'${value}'`);
 
 const EMPTIED = [
   "tasks",
