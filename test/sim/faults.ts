@@ -95,8 +95,18 @@ export class Faults {
     this.#for(this.#cluster.random.next() * this.#leaseMs, () => network.mend());
   }
 
+  /** Was it done? Whoever asked does not know. */
   loseAnswer({ network }: Member): void {
-    network.loseAnswer();
+    network.loseAnswerTo(this.#cluster.random.pick(DOUBTFUL));
+  }
+
+  /** In the middle of what it does for all, of which there is something to do. */
+  pauseLeader(): void {
+    const { members, random } = this.#cluster;
+    const leader = [...members].find(({ worker }) => worker.term !== undefined);
+    if (leader === undefined) return;
+    this.join();
+    this.#for(random.next() * 150, () => this.standStill(leader));
   }
 
   cut({ network }: Member): void {
@@ -120,6 +130,18 @@ export class Faults {
   }
 }
 
+const DOUBTFUL = [
+  "tasks_claim_keyed",
+  "tasks_claim_alone",
+  "tasks_claim_heads",
+  "tasks_complete",
+  "tasks_put_back",
+  "tasks_renew",
+  "leader_begin_term",
+  "bucket_owner_write",
+  "COMMIT",
+] as const;
+
 const KINDS = [
   "kill",
   "leave",
@@ -134,4 +156,5 @@ const KINDS = [
   "slow",
   "crashServer",
   "crashAfterClaim",
+  "pauseLeader",
 ] as const;

@@ -13,6 +13,8 @@ export interface Request {
 
 export interface Reply {
   readonly id: number;
+  /** Of the statement, or its text. */
+  readonly name: string;
   readonly rows: readonly object[];
   readonly command: string;
   readonly error: ServerError | undefined;
@@ -233,7 +235,8 @@ export class Session {
       this.#hasFailed = isBlock;
     }
     const isInTransaction = this.#isBlock;
-    this.#owner.answer({ id: request.id, rows, command: answered, error, isInTransaction });
+    const name = request.name ?? request.text;
+    this.#owner.answer({ id: request.id, name, rows, command: answered, error, isInTransaction });
   }
 
   #begin(isBlock: boolean): Transaction {

@@ -91,7 +91,10 @@ export class SimClient {
           return;
         }
         const session = server.connect({
-          answer: (reply) => link.send("toClient", () => process.hear(() => this.#answered(reply))),
+          answer: (reply) => {
+            if (network.isLost(reply)) link.reset();
+            else link.send("toClient", () => process.hear(() => this.#answered(reply)));
+          },
           notify: (channel, payload) =>
             link.send("toClient", () =>
               process.hear(() => {

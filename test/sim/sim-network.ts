@@ -1,4 +1,5 @@
 import type { Random } from "../support/random.ts";
+import type { Reply } from "./session.ts";
 import type { Timeline } from "./timeline.ts";
 
 type Direction = "toServer" | "toClient";
@@ -18,6 +19,7 @@ export class SimNetwork {
   readonly silent: Record<Direction, boolean> = { toServer: false, toClient: false };
   /** Added to whatever is sent. */
   slowMs = 0;
+  #lostAnswer: string | undefined;
 
   constructor(timeline: Timeline, random: Random) {
     this.#timeline = timeline;
@@ -56,11 +58,17 @@ export class SimNetwork {
     for (const link of this.#links) if (this.#random.chance(share)) link.reset();
   }
 
-  /** The next answer of the server is lost with its connection, on one of them. */
-  loseAnswer(): void {
-    const links = [...this.#links];
-    const link = links[this.#random.below(Math.max(1, links.length))];
-    link?.loseNextAnswer();
+  /** The next answer to this statement is lost, and its connection with it. */
+  loseAnswerTo(name: string): void {
+    this.#lostAnswer = name;
+  }
+
+  /** Not that of a claim that took nothing: nobody would miss it. */
+  isLost({ name, rows }: Pick<Reply, "name" | "rows">): boolean {
+    const isEmpty = rows.some((row) => "picked" in row && row.picked === null);
+    if (this.#lostAnswer !== name || isEmpty) return false;
+    this.#lostAnswer = undefined;
+    return true;
   }
 }
 
@@ -78,7 +86,6 @@ export class Link {
   readonly #lastAt: Record<Direction, number> = { toServer: 0, toClient: 0 };
   readonly #held: Record<Direction, (() => void)[]> = { toServer: [], toClient: [] };
   readonly #isOpen: Record<Direction, boolean> = { toServer: true, toClient: true };
-  #losesNext = false;
 
   constructor(network: SimNetwork, timeline: Timeline, ends: LinkEnds) {
     this.#network = network;
@@ -88,11 +95,6 @@ export class Link {
 
   /** Calls `arrive` at the other end, after everything that was sent before. */
   send(direction: Direction, arrive: () => void): void {
-    if (direction === "toClient" && this.#losesNext) {
-      this.#losesNext = false;
-      this.reset();
-      return;
-    }
     const at = Math.max(this.#lastAt[direction], this.#timeline.now + this.#network.latencyMs());
     this.#lastAt[direction] = at;
     this.#timeline.after(at - this.#timeline.now, () => this.#arrive(direction, arrive));
@@ -110,10 +112,6 @@ export class Link {
       const held = this.#held[direction].splice(0);
       for (const arrive of held) this.send(direction, arrive);
     }
-  }
-
-  loseNextAnswer(): void {
-    this.#losesNext = true;
   }
 
   /** The client closes: the server hears of it after all that was sent. */
