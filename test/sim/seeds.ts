@@ -36,6 +36,7 @@ export async function runSeeds(
     const seed = count <= seeds.count ? count : fresh + count;
     await runSeed(seeds, seed, simulate);
   }
+  console.log(`${count} seeds of ${seeds.file}`);
   return count;
 }
 

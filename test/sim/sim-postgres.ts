@@ -126,7 +126,7 @@ export class SimPostgres {
     this.#onCrash.push(forget);
   }
 
-  /** Ends everything at once; comes back after so many milliseconds without what was not flushed. */
+  /** Ends everything at once, and comes back after a while without what was not flushed. */
   crash(downMs: number, random: Random): void {
     if (!this.isUp) return;
     this.isUp = false;

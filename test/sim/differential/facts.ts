@@ -72,7 +72,8 @@ const QUERIES: Readonly<Record<string, string>> = {
 const FACTS_SQL = Object.entries(QUERIES)
   .map(
     ([name, query]) =>
-      `SELECT '${name}' AS name, COALESCE(json_agg(to_json(one)), '[]') AS rows FROM (${query}) AS one`,
+      `SELECT '${name}' AS name, COALESCE(json_agg(to_json(one)), '[]') AS rows
+         FROM (${query}) AS one`,
   )
   .join("\nUNION ALL\n");
 
