@@ -18,6 +18,7 @@ import {
 } from "../../../src/cluster/sql/workers.ts";
 import type { Connection, Queryable } from "../../../src/db/database.ts";
 import {
+  bucketSet,
   readKeySpaceOwners,
   readTaskMembers,
   removeBucketOwner,
@@ -59,6 +60,8 @@ import {
 import type { Random } from "../../support/random.ts";
 import type { SimServer } from "../server.ts";
 import { claimUuid, KEY_LANES, KEYS, TERM, WORKERS } from "./start.ts";
+
+const PACKS = { keySpaceId: 0, floor: 0, buckets: bucketSet(KEYS.map((key) => bucketOf(key))) };
 
 /** One statement, as the engine's function makes it; gives what can be compared. */
 export interface Move {
@@ -227,7 +230,9 @@ export class Moves {
       const take = 1 + this.#random.below(3);
       const lanes = KEY_LANES.map((lane) => ({ lane, floor: 0, start: 0, held: [], take }));
       return async (db) =>
-        taken(await claimKeyedTasks(db, { ...request, exceptKeys, marker: null }, lanes));
+        taken(
+          await claimKeyedTasks(db, { ...request, exceptKeys, packs: PACKS, marker: null }, lanes),
+        );
     },
     claimHeads: () => {
       const request = { ...this.#claim, ...this.#owner, keySpaceId: 0 };
@@ -260,7 +265,7 @@ export class Moves {
         held: held.slice(place, place + 1),
       }));
       return async (db) => {
-        const look = await lookAtKeyLanes(db, { keySpaceId: 0, exceptKeys, heldMax: 5 }, lanes);
+        const look = await lookAtKeyLanes(db, { packs: PACKS, exceptKeys, heldMax: 5 }, lanes);
         return look.lanes.map((one) => JSON.stringify(one)).sort();
       };
     },
@@ -276,7 +281,8 @@ export class Moves {
       const tokens = this.#tokens.map(({ id, ...rest }) => ({ ...rest, taskId: id }));
       return async (db) => {
         const renewals = await renewLeases(db, tokens, ALIVE_SECONDS);
-        return [...renewals].map(([id, { until }]) => `${id} ${until !== null}`).sort();
+        const answers = renewals.map((one) => (one === undefined ? "lost" : one.until !== null));
+        return answers.map((answer, place) => `${tokens[place]?.taskId} ${answer}`).sort();
       };
     },
     complete: () => {

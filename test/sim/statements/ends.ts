@@ -159,10 +159,10 @@ function* renew(scene: Scene, values: readonly unknown[]): Steps<object[]> {
     }));
     if (after?.leaseUntil != null) renewed.set(token.id, after.leaseUntil);
   }
-  return before.map(({ token: { id } }) => {
-    const instant = renewed.get(id);
-    const date = instant === undefined ? null : new Date(instant);
-    return { id: String(id), until: date, cancel_reason: null };
+  return before.map(({ token }) => {
+    const instant = renewed.get(token.id);
+    const until = instant === undefined ? null : new Date(instant);
+    return { place: given.indexOf(token) + 1, until, cancel_reason: null };
   });
 }
 

@@ -179,7 +179,6 @@ function* claimHeads(scene: Scene, values: readonly unknown[]): Steps<readonly o
     owner.keySpaceId === keySpaceId &&
     owner.workerId === workerId &&
     owner.epoch === Number(epoch || Number.NaN);
-  const hasPassed = run.exists(tables.holds, (hold) => hold.keySpaceId === keySpaceId);
   const named = namedHeads(scene, keySpaceId, new Set(numbersOf(lanes)));
   // PostgreSQL looks at the owner only when there is something to be claimed.
   const isOwner = named.length > 0 && (yield* lockOwner(run, tables, isMine));
@@ -197,10 +196,13 @@ function* claimHeads(scene: Scene, values: readonly unknown[]): Steps<readonly o
   return yield* takePicked(run, tables, claimant(values), {
     some,
     lanes: some.map(({ data }) => data.lane),
-    hasPassed,
+    hasPassed: true,
     isWanted: isPending,
   });
 }
+
+/** Nothing is enqueued in packs here. */
+const NO_PACK = "9223372036854775807";
 
 function lookAtKeyLanes(scene: Scene, values: readonly unknown[]): object[] {
   const { run, tables } = scene;
@@ -244,6 +246,7 @@ function lookAtKeyLanes(scene: Scene, values: readonly unknown[]): object[] {
       free_order: text(free),
       last_order: isPassed ? text(orders(ofLane).at(-1)) : null,
       held: isPassed && some.length > 0 ? some : null,
+      first_pack: NO_PACK,
       oldest_running: run.oldestRunning,
       marker,
     };
@@ -265,20 +268,21 @@ function foreignLanes({ run, tables }: Scene, [lanes, ours]: readonly unknown[])
   return [...found].map((lane) => ({ lane }));
 }
 
-/** src/tasks/sql/keys.ts, key-lanes.ts and bucket-owners.ts */
+/** src/tasks/sql/keys.ts, key-lanes.ts, key-packs.ts and bucket-owners.ts */
 export const keyStatements: SimStatements = {
   tasks_claim_keyed: claimKeyed,
   tasks_claim_heads: claimHeads,
   key_lanes_look: reading(lookAtKeyLanes),
   key_lanes_foreign: reading(foreignLanes),
-  key_space_has_tasks: reading(({ run, tables }, [keySpaceId]) => {
+  key_space_probe: reading(({ run, tables }, [keySpaceId]) => {
     const last = -(Number(keySpaceId) * 360);
-    const found = run.exists(
+    const hasRows = run.exists(
       tables.tasks,
       (task) => task.lane >= last - 360 && task.lane < last && isPending(task),
     );
-    return [{ found }];
+    return [{ has_rows: hasRows, has_packs: false }];
   }),
+  packs_open_keyed: reading(() => [{ count: 0 }]),
   buckets_mine: reading(({ run, tables }, [workerId]) =>
     run
       .rows(tables.owners, (owner) => owner.workerId === workerId)
