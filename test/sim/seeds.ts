@@ -16,7 +16,7 @@ export const timeoutOf = ({ seconds }: Seeds): number =>
 
 /**
  * Runs the seed that is asked for, or the fixed ones and another that nobody has seen before; with
- * more time, more of those.
+ * more time, more of those. In CI only the fixed ones: a change is judged.
  */
 export async function runSeeds(
   seeds: Seeds,
@@ -28,8 +28,10 @@ export async function runSeeds(
   }
   const until = performance.now() + Number(secondsGiven ?? seeds.seconds) * 1_000;
   const fresh = Date.now() % 2 ** 31;
-  console.log(`a seed that is new: ${fresh}`);
-  await runSeed(seeds, fresh, simulate);
+  if (process.env["CI"] !== "true") {
+    console.log(`a seed that is new: ${fresh}`);
+    await runSeed(seeds, fresh, simulate);
+  }
   let count = 1;
   const isMore = (): boolean => secondsGiven !== undefined || count <= seeds.count;
   for (; isMore() && performance.now() < until; count += 1) {
