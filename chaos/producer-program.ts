@@ -95,8 +95,7 @@ async function enqueueKeyed(
   if ((await enqueue(queue, tasks)) !== "ok") keyEpoch += 1;
 }
 
-const enqueueOrders = (): Promise<void> =>
-  enqueueKeyed(orders, 1, (name) => (random.chance(0.01) ? { name, act: "slow" } : { name }));
+const enqueueOrders = (): Promise<void> => enqueueKeyed(orders, 1, (name) => ({ name }));
 const enqueueLines = (): Promise<void> =>
   enqueueKeyed(lines, 3, (name) => (random.chance(0.001) ? { name, act: "throw" } : { name }));
 
@@ -126,27 +125,6 @@ async function enqueueOnce(): Promise<void> {
     }
   }
   history.add({ op: "enqueue", queue: plain.name, names: [name], phase: "unknown" });
-}
-
-/** In a transaction that takes its time: the floors of lanes must not pass it meanwhile. */
-async function enqueueLate(): Promise<void> {
-  const client = await pool.connect().catch(() => undefined);
-  if (client === undefined) return;
-  const name = nameOf("late");
-  const about = { op: "enqueue", queue: plain.name, names: [name] } as const;
-  let isSent = false;
-  try {
-    await client.query("BEGIN");
-    const { id } = await mill.enqueue(plain, { name }, { tx: client });
-    await delay(random.below(1_000));
-    isSent = true;
-    await client.query("COMMIT");
-    client.release();
-    history.add({ ...about, phase: "ok", ids: [id] });
-  } catch {
-    client.release(true);
-    history.add({ ...about, phase: isSent ? "unknown" : "fail" });
-  }
 }
 
 const STREAMS = 50;
@@ -216,7 +194,6 @@ await Promise.all([
   ),
   every(10, unlessTooMuch(enqueueFlaky)),
   every(10, unlessTooMuch(enqueueOnce)),
-  every(10, unlessTooMuch(enqueueLate)),
   every(60, appendSome),
   every(60, appendSome),
   every(0.2, appendHarm),

@@ -18,7 +18,7 @@ import {
 export interface Work {
   /** Nobody else carries it. */
   readonly name: string;
-  readonly act?: "throw" | "exit" | "hang" | "hog" | "slow";
+  readonly act?: "throw" | "exit" | "hang" | "hog";
 }
 
 const BACKOFF = { kind: "fixed", baseSeconds: 0.2 } as const;

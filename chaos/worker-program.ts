@@ -68,8 +68,6 @@ async function completeWithEffect(task: Task<Work>, context: TaskContext): Promi
   }
 }
 
-/** So long that whoever lost it meets the one that runs it now. Less than the drain. */
-const SLOW_MS = 1_800;
 const BLOCK_MS = 4_500; // Longer than a lease: nothing of this process runs, no renewal.
 
 async function act(task: Task<Work>, context: TaskContext): Promise<void> {
@@ -121,7 +119,6 @@ const worker = mill.worker({
     }),
     orders.handle(async (task, context) => {
       begin(task, context);
-      if (task.payload.act === "slow") await delay(SLOW_MS); // Deaf to its signal, too.
       await completeWithEffect(task, context);
     }),
   ],

@@ -4,8 +4,11 @@ import { judgeChaos, judgeTests, type TestReport } from "./verdict.ts";
 describe("a chaos run", () => {
   const VIOLATED = `
 seed 1, 20 s
+pause-past-lease: work went on after 3 ms
+
 key-order: task 2 ran before task 1
   {"rule": "x"}
+
 slow-recovery: it took too long
 replay: npm run chaos -- --seed 1
 `;

@@ -20,8 +20,8 @@ const LINES_KEPT = 15;
 export const lastLines = (text: string): string =>
   text.trimEnd().split("\n").slice(-LINES_KEPT).join("\n");
 
-/** The checker prints a line per violation, and only who has checked says how to replay it. */
-const VIOLATION = /^([a-z]+(?:-[a-z]+)+): /gm;
+/** Each violation is behind an empty line, and only who has checked says how to replay it. */
+const VIOLATION = /\n\n([a-z]+(?:-[a-z]+)+): /g;
 const HAS_CHECKED = /^replay: /m;
 
 /** Other rules may fail for other reasons: a busy machine recovers late. */

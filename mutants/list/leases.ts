@@ -70,9 +70,9 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
     edits: fencedBy(false, false),
     catchers: [
       chaos({
-        seconds: 20,
-        seeds: [1, 2],
-        faults: ["pause-past-lease", "half-open"],
+        seconds: 30,
+        seeds: [1, 2, 3],
+        faults: ["pause-past-lease"],
         rules: ["foreign-effect", "unkept-commit", "doubled-effect"],
       }),
       model("task-queue.test.ts"),
