@@ -189,13 +189,13 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {events}
       },
     ],
     catchers: [
+      test("test/integration/frontier/stress.test.ts"),
       chaos({
         seconds: 15,
         seeds: [1, 2],
         faults: ["roll-back", "slow-network"],
         rules: ["skipped-event", "filled-gap"],
       }),
-      test("test/integration/frontier/stress.test.ts"),
     ],
   },
   {
