@@ -11,12 +11,12 @@ import type { Timeline } from "./timeline.ts";
 const CONSUMERS = ["a", "b", "c", "d", "e"];
 const consumers = CONSUMERS.map((name) => consumer(name, { handle: async () => {} }));
 const LEASE_SECONDS = 6;
-const FAULTS_MS = 45_000;
+const FAULTS_MS = 30_000;
 /** By then all is done and everything belongs to those who live. */
 const QUIET_MS = 60_000;
-const LOOK_MS = 5_000;
+const LOOK_MS = 2_500;
 /** One fault in so many milliseconds, on average. */
-const FAULT_EVERY_MS = 1_500;
+const FAULT_EVERY_MS = 1_200;
 
 export interface Simulated {
   readonly cluster: Cluster;
@@ -24,7 +24,7 @@ export interface Simulated {
   readonly terms: number;
 }
 
-/** A minute of work in which things go wrong, and then one of peace in which all must be done. */
+/** Half a minute of work in which things go wrong, and then peace in which all must be done. */
 export async function simulate(seed: number, log: string[]): Promise<Simulated> {
   const leaseMs = LEASE_SECONDS * 1_000;
   const cluster: Cluster = new Cluster(seed, ({ process }, id) => ({
@@ -68,7 +68,7 @@ export async function simulate(seed: number, log: string[]): Promise<Simulated> 
   const producers = [
     ["k1", "k2", "k3"],
     ["k4", "k5"],
-  ].map((keys) => new Producer(scene.server, random, { keys, everyMs: 500 }));
+  ].map((keys) => new Producer(scene.server, random, { keys, everyMs: 800 }));
   const faults = new Faults(cluster, { leaseMs, log });
   try {
     faults.start(FAULT_EVERY_MS);
