@@ -105,7 +105,7 @@ CREATE TABLE {schema}.task_packs (
     bucket_set   BIT(360),      -- The same, to be compared with what a worker owns.
     CHECK ((claim_id IS NULL) = (lease_until IS NULL)),
     CHECK ((keys IS NULL) = (lane > 0) AND (keys IS NULL) = (bucket_set IS NULL))
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50, toast_tuple_target = 4080); -- Only payloads are worth a place of their own.
 ALTER TABLE {schema}.task_packs ALTER COLUMN payloads SET STORAGE EXTERNAL;
 CREATE INDEX task_packs_lane_idx ON {schema}.task_packs (lane, id);
 CREATE INDEX task_packs_last_idx ON {schema}.task_packs (last_id);

@@ -1,4 +1,3 @@
-import { bucketOf } from "../cluster/ring.ts";
 import type { OwnOwner, Rare, TaskFacts } from "./claimed-row.ts";
 import { PACK_LANES } from "./sql/claim.ts";
 import { type PackText, type PackToken, readPack } from "./sql/packs.ts";
@@ -83,9 +82,9 @@ export class PackedRow implements TaskFacts {
       this.lane = pack.lane;
       this.owner = undefined;
     } else {
-      const { keys, queue, tenant, priority } = keyed;
+      const { keys, buckets, queue, tenant, priority } = keyed;
       const partitionKey = keys[place] ?? "";
-      this.lane = keyLane(-lane - 1, bucketOf(partitionKey));
+      this.lane = keyLane(-lane - 1, Number(buckets[place]));
       this.owner = { queue, tenant, priority, partitionKey };
     }
   }

@@ -44,6 +44,8 @@ export class ClaimedTask implements Task {
   readonly priority: number;
   readonly isOnProbation: boolean;
   readonly partitionKey: string | undefined;
+  /** Tells keys of different key spaces and tenants apart. Undefined for an unkeyed task. */
+  readonly key: string | undefined;
   readonly claim: Claim;
   readonly handler: TaskHandler;
   /** With which it was claimed, as one of many. */
@@ -90,6 +92,8 @@ export class ClaimedTask implements Task {
     this.priority = owner.priority;
     this.isOnProbation = !isPlain && row.rare?.isOnProbation === true;
     this.partitionKey = own?.partitionKey;
+    const { lane: number, partitionKey } = this;
+    this.key = partitionKey === undefined ? undefined : keyId(number, this.tenant, partitionKey);
     this.handler = sources.handlerOf(owner.queue);
     this.pack = more.pack;
     this.isHeldHead = more.isHeldHead;
@@ -103,11 +107,6 @@ export class ClaimedTask implements Task {
   }
   get result(): string {
     return this.settlement?.kind === "complete" ? this.settlement.result : "";
-  }
-  /** Tells keys of different key spaces and tenants apart. Undefined for an unkeyed task. */
-  get key(): string | undefined {
-    const { lane, tenant, partitionKey } = this;
-    return partitionKey === undefined ? undefined : keyId(lane, tenant, partitionKey);
   }
   get kind(): string | undefined {
     return this.#row.rare?.kind;

@@ -105,10 +105,12 @@ export class Finisher implements Service {
     this.#endedClaims.add(claimId);
   }
 
-  /** Resolves when everything added so far was answered. */
+  /** Resolves when everything added so far was answered, and what came of it. */
   async empty(): Promise<void> {
-    await this.packs.empty(); // It may still pass something on.
-    await this.#emptyRows();
+    do {
+      await this.packs.empty(); // It may still pass something on.
+      await this.#emptyRows();
+    } while (!this.packs.isEmpty); // So may an answer: those behind a task that comes back.
   }
 
   #emptyRows(): Promise<void> {

@@ -144,7 +144,7 @@ export class KeyClaimer {
   /** Somebody said that there is work: one look tells whether any of it is here. */
   async workArrived(): Promise<void> {
     if (this.#lanes.size === 0) return;
-    if (this.#busyLanes().length > 0 && this.#packs.mayWait) return;
+    if (this.#isBusy && this.#packs.mayWait) return;
     await this.#probe();
   }
 
@@ -162,7 +162,7 @@ export class KeyClaimer {
   }
 
   get hasWork(): boolean {
-    return this.#isHoldDue || this.#packs.mayWait || this.#busyLanes().length > 0;
+    return this.#isHoldDue || this.#packs.mayWait || this.#isBusy;
   }
 
   /** Milliseconds until something is due that nobody announces. */
@@ -171,7 +171,7 @@ export class KeyClaimer {
     const hold = this.#lanes.size > 0 ? this.#nextHoldAtMs - now : Infinity;
     const opening = this.#unopened.length > 0 ? this.#openAgainAtMs - now : Infinity;
     // What a rate refused a moment ago it may allow by now, and then nobody says so.
-    const isRefused = this.#rates !== undefined && this.#busyLanes().length > 0;
+    const isRefused = this.#rates !== undefined && this.#isBusy;
     const rate = Math.min(isRefused ? RATE_RETRY_MS : Infinity, this.#rates?.nextMs() ?? Infinity);
     const pack = this.#packs.isObstructed ? PACK_RETRY_MS : Infinity;
     return Math.max(0, Math.min(opening, hold, rate, pack));
@@ -181,8 +181,8 @@ export class KeyClaimer {
     return this.#lanes.size > 0 && this.#clock.now() >= this.#nextHoldAtMs;
   }
 
-  #busyLanes(): number[] {
-    return this.#lanes.busy(this.#fullKeys());
+  get #isBusy(): boolean {
+    return this.#lanes.isBusy(this.#fullKeys());
   }
 
   #fullKeys(): string[] {
@@ -216,7 +216,7 @@ export class KeyClaimer {
   /** Where each lane begins. The snapshot may also close an epoch of the numbers. */
   async look(): Promise<void> {
     if (this.#lanes.size === 0) return;
-    if (this.#busyLanes().length === 0 && !(await this.#probe())) return;
+    if (!this.#isBusy && !(await this.#probe())) return;
     const [epoch, before] = [this.#epoch, this.#settling.settled];
     const asked = this.#lanes.asks(this.#fullKeys());
     const look = await lookAtKeyLanes(

@@ -14,6 +14,9 @@ interface Lane {
   version: number;
 }
 
+const isWorthAsking = ({ isEmpty, fullWhenEmpty }: Lane, full: readonly string[]): boolean =>
+  !isEmpty || fullWhenEmpty.some((key) => !full.includes(key));
+
 /** What was known when a look or a claim was sent. */
 export interface Asked {
   readonly version: number;
@@ -100,10 +103,13 @@ export class KeyLaneBook {
 
   /** What is worth asking: also where a key was full and is not any more. */
   busy(full: readonly string[]): number[] {
-    return [...this.#lanes].flatMap(([number, lane]) => {
-      const isWorthIt = !lane.isEmpty || lane.fullWhenEmpty.some((key) => !full.includes(key));
-      return isWorthIt ? [number] : [];
-    });
+    return [...this.#lanes].flatMap(([number, lane]) => (isWorthAsking(lane, full) ? [number] : []));
+  }
+
+  /** Whether any is. */
+  isBusy(full: readonly string[]): boolean {
+    for (const lane of this.#lanes.values()) if (isWorthAsking(lane, full)) return true;
+    return false;
   }
 
   /** Where to begin when tasks of full keys are not asked for. */

@@ -123,11 +123,13 @@ export class PackFinisher implements Service {
     this.#bell.ring();
   }
 
+  get isEmpty(): boolean {
+    return this.#lingering.size + this.#full.length + this.#sending.length === 0;
+  }
+
   /** Resolves when everything added so far was answered, or passed on. */
   empty(): Promise<void> {
-    if (this.#lingering.size + this.#full.length + this.#sending.length === 0) {
-      return Promise.resolve();
-    }
+    if (this.isEmpty) return Promise.resolve();
     return new Promise((resolve) => this.#onEmpty.push(resolve));
   }
 

@@ -168,7 +168,8 @@ const CLAIM = statement(
        FROM picked
       WHERE picked.ids IS NOT NULL
    )
-   SELECT string_agg(concat(${PACK_FIELDS}, chr(31), keys, chr(31), queue, chr(31), tenant,
+   SELECT string_agg(concat(${PACK_FIELDS}, chr(31), keys, chr(31),
+                            array_to_string(buckets, ','), chr(31), queue, chr(31), tenant,
                             chr(31), priority), chr(29)) AS packs,
           (SELECT obstacle FROM obstacle) AS obstacle,
           date_part('epoch', NOW() + make_interval(secs => $6::float8)) AS until

@@ -179,6 +179,7 @@ export interface PackText {
 
 interface KeyedPackText {
   readonly keys: readonly string[];
+  readonly buckets: readonly string[];
   readonly queue: string;
   readonly tenant: string;
   readonly priority: number;
@@ -187,7 +188,7 @@ interface KeyedPackText {
 export function readPack(text: string): PackText {
   const [id = "", lane, maxAttempts, createdAtMs, kind, options, ids = "", payloads = "", ...more] =
     text.split(FIELD);
-  const [keys = "", queue = "", tenant = "", priority] = more;
+  const [keys = "", buckets = "", queue = "", tenant = "", priority] = more;
   return {
     id,
     lane: Number(lane),
@@ -200,7 +201,13 @@ export function readPack(text: string): PackText {
     keyed:
       keys === ""
         ? undefined
-        : { keys: keys.split(SEPARATOR), queue, tenant, priority: Number(priority) },
+        : {
+            keys: keys.split(SEPARATOR),
+            buckets: buckets.split(","),
+            queue,
+            tenant,
+            priority: Number(priority),
+          },
   };
 }
 

@@ -158,6 +158,7 @@ it("lets nobody claim under an epoch that a move has ended", async () => {
   const mill = await database.connect();
   const keyed = Array.from({ length: 360 }, (_, key) => ({
     payload: { act: "work" } as const,
+    kind: key % 2 === 0 ? "even" : "odd", // If all were alike, they would wait in packs.
     partitionKey: `order:${key}`,
   }));
   await mill.enqueueMany(ORDERS, keyed);
