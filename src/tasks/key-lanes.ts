@@ -103,7 +103,9 @@ export class KeyLaneBook {
 
   /** What is worth asking: also where a key was full and is not any more. */
   busy(full: readonly string[]): number[] {
-    return [...this.#lanes].flatMap(([number, lane]) => (isWorthAsking(lane, full) ? [number] : []));
+    return [...this.#lanes].flatMap(([number, lane]) =>
+      isWorthAsking(lane, full) ? [number] : [],
+    );
   }
 
   /** Whether any is. */

@@ -36,6 +36,7 @@ export class KeyPacks {
   readonly #options: KeyPacksOptions;
   #buckets = bucketSet([]);
   #owned = bucketSet([]);
+  #lanes = "{}";
   #floor = 0;
   #mayWait = true;
   #obstacle: Obstacle | null = null;
@@ -63,6 +64,7 @@ export class KeyPacks {
   useLanes(open: readonly number[], unopened: readonly number[]): void {
     const bucketsOf = (lanes: readonly number[]): number[] =>
       lanes.map((lane) => bucketOfLane(lane).bucket);
+    this.#lanes = `{${open.join(",")}}`;
     this.#buckets = bucketSet(bucketsOf(open));
     this.#owned = bucketSet(bucketsOf([...open, ...unopened]));
     this.forget();
@@ -91,7 +93,8 @@ export class KeyPacks {
     if (queue === undefined || !this.#options.isWhole(queue)) return await this.#open(want);
     const take = Math.floor(want / PACK_TASKS_MAX);
     if (take === 0) return 0;
-    const request = { ...facts, ...this.waiting, owned: this.#owned, take };
+    const mine = { owned: this.#owned, lanes: this.#lanes };
+    const request = { ...facts, ...this.waiting, ...mine, take };
     let packs = 0;
     const { tasks } = await this.#options.take(async (claimId) => {
       const claimed = await claimKeyedPacks(this.#session, { ...request, claimId });

@@ -59,6 +59,7 @@ const claimPacks =
         floor: 0,
         buckets: KEY_BUCKETS,
         owned: KEY_BUCKETS,
+        lanes: `{${KEY_LANE}}`,
         claimId: randomUUID(),
         workerId: OWNER,
         leaseSeconds: 60,

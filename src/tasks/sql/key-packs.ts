@@ -163,8 +163,7 @@ const CLAIM = statement(
      INSERT INTO {schema}.task_claims
             (claim_id, worker_id, check_at, task_ids, pack_ids, key_lanes)
      SELECT $4::uuid, $5::uuid, NOW() + make_interval(secs => $6::float8),
-            ARRAY(SELECT unnest(ids) FROM claimed), picked.ids,
-            ARRAY(SELECT DISTINCT -($1::int * 360 + unnest(buckets) + 1) FROM claimed)
+            ARRAY(SELECT unnest(ids) FROM claimed), picked.ids, $11::text::int[]
        FROM picked
       WHERE picked.ids IS NOT NULL
    )
@@ -185,6 +184,8 @@ export interface KeyedPackClaim extends WaitingPacks {
   readonly marker: string | null;
   /** What it owns, open or not, as bits. */
   readonly owned: string;
+  /** The open ones, as an array: where to look for what it holds. */
+  readonly lanes: string;
   /** How many packs. */
   readonly take: number;
 }
@@ -216,6 +217,7 @@ export async function claimKeyedPacks(
     marker,
     request.take,
     request.owned,
+    request.lanes,
   ]);
   return { ...unpackPacks(row), obstacle: row?.obstacle ?? null };
 }

@@ -122,7 +122,14 @@ const ON_SESSION: readonly Case[] = [
   [
     "claim of packs of keys",
     (db) =>
-      claimKeyedPacks(db, { ...FACTS, ...OWNED, ...WAITING, owned: WAITING.buckets, take: 10 }),
+      claimKeyedPacks(db, {
+        ...FACTS,
+        ...OWNED,
+        ...WAITING,
+        owned: WAITING.buckets,
+        lanes: "{-1,-2,-3}",
+        take: 10,
+      }),
   ],
   ["open packs of keys", (db) => openKeyedPacks(db, WAITING, 1)],
   ["foreign lanes", (db) => findForeignLanes(db, [-1, -2], [])],
