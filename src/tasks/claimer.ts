@@ -198,10 +198,13 @@ export class Claimer {
   /** Keyed tasks wait for each other, so more of them are held than slots would take. */
   readonly #wantKeyed = (space: KeyClaimer): number => {
     const { active, ready, keys } = this.#executor;
-    const all = 2 * (this.#options.concurrency + this.#prefetch.size);
-    const room = all - active - ready - keys.waiting;
+    const { concurrency, fairnessTurn } = this.#options;
+    const room = 2 * (concurrency + this.#prefetch.size) - active - ready - keys.waiting;
     if (this.#want() > 0) return room;
-    return space.isHere ? 0 : Math.min(room, this.#options.fairnessTurn);
+    if (space.isHere) return 0;
+    // As for others that have nothing here, however long all slots have been taken.
+    const reserve = keys.waiting > 0 ? 0 : this.#prefetch.reserve(ready, fairnessTurn);
+    return Math.min(Math.max(room, reserve), fairnessTurn);
   };
 
   async #turn(): Promise<TurnResult> {

@@ -148,6 +148,17 @@ describe("tenants of one queue", () => {
     expect(ahead).toBeLessThanOrEqual(TURN);
   });
 
+  it("wait for one turn when they have keys and all slots have long been taken", async () => {
+    const workers = await swampedWorkers(1, () => big);
+    // Each makes the worker look, and see that nothing ends here: it would hold ever less.
+    for (const _ of range(15)) {
+      await workers.mill.enqueue("orders", "many", big);
+      await labour(25);
+    }
+    const [ahead] = await workers.startedAhead(range(10).map((n) => ({ ...small, ...key(n) })));
+    expect(ahead).toBeLessThanOrEqual(TURN);
+  });
+
   it("wait for one turn when the many have keys and they have none", async () => {
     const workers = await swampedWorkers(1, (n) => ({ ...big, ...key(n) }));
     const [ahead] = await workers.startedAhead(range(10).map(() => small));
