@@ -219,6 +219,7 @@ export class KeyClaimer {
     if (!this.#isBusy && !(await this.#probe())) return;
     const [epoch, before] = [this.#epoch, this.#settling.settled];
     const asked = this.#lanes.asks(this.#fullKeys());
+    const { version } = this.#packs;
     const look = await lookAtKeyLanes(
       this.#session,
       { packs: this.#packs.waiting, exceptKeys: asked.full, heldMax: HELD_MAX },
@@ -229,7 +230,7 @@ export class KeyClaimer {
     for (const { passed } of look.lanes) this.#settling.sawNumber(passed?.lastOrder ?? 0);
     if (this.#epoch !== epoch) return;
     this.#lanes.saw(look, asked, Math.min(settled, look.firstPack - 1));
-    this.#packs.saw(look.firstPack, settled);
+    this.#packs.saw(look.firstPack, settled, version);
   }
 
   /** Claims up to about `want` tasks: rows first, which are before the first pack. */

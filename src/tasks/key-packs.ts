@@ -38,6 +38,7 @@ export class KeyPacks {
   #owned = bucketSet([]);
   #lanes = "{}";
   #floor = 0;
+  #version = 0;
   #mayWait = true;
   #obstacle: Obstacle | null = null;
 
@@ -70,8 +71,14 @@ export class KeyPacks {
     this.forget();
   }
 
+  /** Grows whenever the floor is lowered: what was asked before must not raise it again. */
+  get version(): number {
+    return this.#version;
+  }
+
   /** What was known is to be found again. */
   forget(): void {
+    this.#version += 1;
     this.#floor = 0;
     this.#mayWait = true;
     this.#obstacle = null;
@@ -82,7 +89,8 @@ export class KeyPacks {
   }
 
   /** Takes in a look. `settled` is what was proven before its snapshot, or by it. */
-  saw(firstPack: number, settled: number): void {
+  saw(firstPack: number, settled: number, version: number): void {
+    if (version !== this.#version) return;
     this.#floor = Math.max(this.#floor, Math.min(settled, firstPack - 1));
     this.#mayWait = firstPack < Infinity;
   }
