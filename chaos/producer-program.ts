@@ -26,15 +26,16 @@ const nameOf = (what: string): string => {
   return `${proc}:${what}:${count}`;
 };
 
-const PENDING_MAX = 5_000;
+const PENDING_MAX = 3_000;
 const LOOK_MS = 250;
-let isTooMuch = false;
+/** Queues of which enough is there. */
+let full: ReadonlySet<string> = new Set();
 /** Faults cost time: the load waits for the workers, so that the end of a run is near. */
 async function watchBacklog(): Promise<void> {
+  const text = "SELECT queue FROM tidemill.live_tasks GROUP BY queue HAVING count(*) > $1";
   while (!stopping.signal.aborted) {
-    const count = "SELECT count(*)::int AS pending FROM tidemill.live_tasks";
-    const asked = await pool.query<{ pending: number }>(count).catch(() => undefined);
-    isTooMuch = (asked?.rows[0]?.pending ?? 0) > PENDING_MAX;
+    const asked = await pool.query<{ queue: string }>(text, [PENDING_MAX]).catch(() => undefined);
+    full = new Set(asked?.rows.map((row) => row.queue));
     await delay(LOOK_MS);
   }
 }
@@ -70,11 +71,12 @@ async function enqueue(queue: Queue<Work>, tasks: readonly NewTask<Work>[]): Pro
   }
 }
 
-/** As long as the workers keep up. */
-const unlessTooMuch = (call: () => Promise<unknown>) => async (): Promise<void> => {
-  if (isTooMuch) await delay(LOOK_MS);
-  else await call();
-};
+/** As long as the workers keep up with the queue: a slow one must not keep work from the others. */
+const unlessFull =
+  (queue: Queue<Work>, call: () => Promise<unknown>) => async (): Promise<void> => {
+    if (full.has(queue.name)) await delay(LOOK_MS);
+    else await call();
+  };
 
 const many = (what: string, size: number): NewTask<Work>[] =>
   Array.from({ length: size }, () => ({ payload: { name: nameOf(what) } }));
@@ -184,16 +186,16 @@ await Promise.all([
   // Large enough for packs, and at once, so that workers are fast enough to take them whole.
   every(
     5,
-    unlessTooMuch(() => enqueue(plain, many("plain", 300))),
+    unlessFull(plain, () => enqueue(plain, many("plain", 300))),
   ),
-  every(4, unlessTooMuch(enqueueOrders)),
-  every(3, unlessTooMuch(enqueueLines)),
+  every(4, unlessFull(orders, enqueueOrders)),
+  every(3, unlessFull(lines, enqueueLines)),
   every(
     5,
-    unlessTooMuch(() => enqueue(limited, many("limited", 20))),
+    unlessFull(limited, () => enqueue(limited, many("limited", 20))),
   ),
-  every(10, unlessTooMuch(enqueueFlaky)),
-  every(10, unlessTooMuch(enqueueOnce)),
+  every(10, unlessFull(flaky, enqueueFlaky)),
+  every(10, unlessFull(plain, enqueueOnce)),
   every(60, appendSome),
   every(60, appendSome),
   every(0.2, appendHarm),
