@@ -2,7 +2,13 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { LOSABLE } from "./claim.ts";
 import { isSameServer } from "./crash-marker.ts";
-import { type ClaimedPacks, PACK_FIELDS, type PackedPacks, unpackPacks } from "./packs.ts";
+import {
+  type ClaimedPacks,
+  leasedTo,
+  PACK_FIELDS,
+  type PackedPacks,
+  unpackPacks,
+} from "./packs.ts";
 
 /** Packs of keyed tasks wait in one line per key space. */
 export const keyedPackLane = (keySpaceId: number): number => -(keySpaceId + 1);
@@ -152,10 +158,7 @@ const CLAIM = statement(
       WHERE judged.id < COALESCE((SELECT id FROM obstacle), 9223372036854775807)
    ), claimed AS (
      UPDATE {schema}.task_packs AS pack
-        SET claim_id = $4::uuid,
-            leased_by = $5::uuid,
-            claimed_at = NOW(),
-            lease_until = NOW() + make_interval(secs => $6::float8)
+        SET ${leasedTo("$4", "$5", "$6")}
       WHERE pack.id = ANY ((SELECT ids FROM picked)::bigint[])
         AND pack.claim_id IS NULL
      RETURNING pack.*

@@ -83,6 +83,13 @@ function keyedValues(packs: readonly NewPack[]): unknown[] {
   ];
 }
 
+/** What a claim changes of a pack. */
+export const leasedTo = (claimId: string, workerId: string, seconds: string): string => `
+            claim_id = ${claimId}::uuid,
+            leased_by = ${workerId}::uuid,
+            claimed_at = NOW(),
+            lease_until = NOW() + make_interval(secs => ${seconds}::float8)`;
+
 const CLAIM = statement(
   "packs_claim",
   `WITH line AS MATERIALIZED (${linesWanted()}
@@ -101,10 +108,7 @@ const CLAIM = statement(
       ) AS pick
    ), claimed AS (
      UPDATE {schema}.task_packs AS pack
-        SET claim_id = $1::uuid,
-            leased_by = $2::uuid,
-            claimed_at = NOW(),
-            lease_until = NOW() + make_interval(secs => $3::float8)
+        SET ${leasedTo("$1", "$2", "$3")}
       WHERE pack.ctid = ANY ((SELECT places FROM picked)::tid[])
         AND pack.claim_id IS NULL
      RETURNING pack.*
