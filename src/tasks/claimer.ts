@@ -127,8 +127,9 @@ export class Claimer {
   /** Set once the queues are registered. */
   useKeySpaces(spaces: readonly KeySpace[]): void {
     const [settling, server, limiter] = [this.#settling, this.#server, this.#limiter];
-    const { clock } = this.#options;
-    this.#spaces.use(spaces, { settling, server, limiter, clock, packs: this.#packs.ofKeys });
+    const [{ clock }, packs] = [this.#options, this.#packs.ofKeys];
+    const perKey = (): number => this.#prefetch.perKey;
+    this.#spaces.use(spaces, { settling, server, limiter, clock, perKey, packs });
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
@@ -195,11 +196,10 @@ export class Claimer {
     return this.#prefetch.want(this.#executor);
   }
 
-  /** Keyed tasks wait for each other, so more of them are held than slots would take. */
   readonly #wantKeyed = (space: KeyClaimer): number => {
-    const { active, ready, keys } = this.#executor;
-    const { concurrency, fairnessTurn } = this.#options;
-    const room = 2 * (concurrency + this.#prefetch.size) - active - ready - keys.waiting;
+    const { active, ready, unanswered, keys } = this.#executor;
+    const { fairnessTurn } = this.#options;
+    const room = this.#prefetch.wantKeyed({ active, ready, unanswered, behind: keys.waiting });
     if (this.#want() > 0) return room;
     if (space.isHere) return 0;
     // As for others that have nothing here, however long all slots have been taken.

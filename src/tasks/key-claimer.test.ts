@@ -12,6 +12,7 @@ describe("a key space of which a worker owns nothing", () => {
       limiter: nobody,
       server: nobody,
       packs: nobody,
+      perKey: nobody,
     };
     const space = { id: 1, keyConcurrency: 1, isShared: true, queues: ["orders"] };
     expect(new KeyClaimer(nobody, nobody, space, more).restMs).toBe(Infinity);

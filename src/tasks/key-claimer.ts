@@ -33,8 +33,6 @@ export interface KeySpace {
   readonly queues: readonly string[];
 }
 
-/** A task claimed for one key waits in memory; more of one key than this helps nobody. */
-const PER_KEY_MAX = 50;
 const FOREIGN_RETRY_MS = 50;
 
 /** What all key spaces of a worker share. */
@@ -42,6 +40,8 @@ export interface KeyClaimerParts {
   readonly settling: Settling;
   readonly server: ServerWatch;
   readonly limiter: Limiter;
+  /** So many of one key may wait in memory. */
+  readonly perKey: () => number;
   readonly clock: Clock;
   readonly packs: KeyPacksOptions;
 }
@@ -70,6 +70,7 @@ export class KeyClaimer {
   readonly #server: ServerWatch;
   readonly #clock: Clock;
   readonly #limiter: Limiter;
+  readonly #perKey: () => number;
   readonly #space: KeySpace;
   #rates: KeyRates | undefined;
   #keyRate: Rate | null = null;
@@ -82,6 +83,7 @@ export class KeyClaimer {
 
   constructor(session: Queryable, executor: Executor, space: KeySpace, parts: KeyClaimerParts) {
     this.#limiter = parts.limiter;
+    this.#perKey = parts.perKey;
     this.#session = session;
     this.#executor = executor;
     this.#space = space;
@@ -186,7 +188,7 @@ export class KeyClaimer {
   }
 
   #fullKeys(): string[] {
-    return this.#executor.keys.fullKeys(this.#space.id, PER_KEY_MAX);
+    return this.#executor.keys.fullKeys(this.#space.id, this.#perKey());
   }
 
   /** Claimed from no more, until it is shown again that nothing in it is held by others. */
@@ -306,7 +308,7 @@ export class KeyClaimer {
     const limited = this.#space.queues.filter((queue) => this.#limiter.isLimited(queue));
     const isFree = keyConcurrency === 1 && this.#rates === undefined && !isShared;
     if (isFree && limited.length === 0) return undefined;
-    const most = keyConcurrency === 1 ? PER_KEY_MAX : keyConcurrency;
+    const most = keyConcurrency === 1 ? this.#perKey() : keyConcurrency;
     const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts(this.#space.id);
     const limits = new Map<string, { tenant: string; key: string; allowed: number }>();
     const limit = (tenant: string, key: string, allowed: number): void => {

@@ -1,4 +1,4 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ManualClock } from "../../test/support/manual-clock.ts";
 import { Prefetch } from "./prefetch.ts";
 
@@ -28,4 +28,20 @@ it("asks for what is done in a tenth of a second, when half of that is gone", ()
 it("asks for nothing while the database is behind with what ended", () => {
   expect(fast().want({ ...NOTHING, unanswered: 2_000 })).toBe(2_020);
   expect(fast().want({ ...NOTHING, unanswered: 2_001 })).toBe(0);
+});
+
+describe("of keyed tasks", () => {
+  const NOTHING_KEYED = { ...NOTHING, behind: 0 };
+
+  it("asks for twice as many, in claims of a quarter of it", () => {
+    expect(fast().wantKeyed(NOTHING_KEYED)).toBe(4_040);
+    expect(fast().wantKeyed({ ...NOTHING_KEYED, unanswered: 500, behind: 3_030 })).toBe(1_010);
+    expect(fast().wantKeyed({ ...NOTHING_KEYED, unanswered: 500, behind: 3_031 })).toBeLessThan(1);
+  });
+
+  it("fills idle slots, however many wait behind one of their key", () => {
+    const slow = new Prefetch(new ManualClock(), 20);
+    expect(slow.perKey).toBe(2);
+    expect(slow.wantKeyed({ active: 12, ready: 3, unanswered: 1, behind: 1_000 })).toBe(4);
+  });
 });

@@ -5,6 +5,9 @@ const AHEAD_SECONDS = 0.1;
 const PREFETCH_MAX = 2_000;
 const MEASURE_MS = 20;
 const UNANSWERED_MAX = 2_000;
+/** Of one key: more waiting in memory help nobody. */
+const PER_KEY_MAX = 50;
+const PER_KEY_MIN = 2;
 
 /** What a worker has in hand. */
 export interface Holding {
@@ -13,6 +16,11 @@ export interface Holding {
   readonly ready: number;
   /** Ended, and the database has not answered for it. */
   readonly unanswered: number;
+}
+
+export interface KeyedHolding extends Holding {
+  /** Claimed, behind another one of their key. */
+  readonly behind: number;
 }
 
 /**
@@ -60,6 +68,23 @@ export class Prefetch {
   want({ active, ready, unanswered }: Holding): number {
     if (ready > this.#size / 2 || unanswered > UNANSWERED_MAX) return 0;
     return this.#concurrency + this.#size - active - ready;
+  }
+
+  /**
+   * How many keyed ones to ask for. They wait for each other, so more of them are held than slots
+   * would take, and what waits must not keep other keys from slots that nobody uses. What has ended
+   * speaks for a slot as well: its answer lets the next one of its key go. In few and large claims.
+   */
+  wantKeyed({ active, ready, unanswered, behind }: KeyedHolding): number {
+    const most = 2 * (this.#concurrency + this.#size);
+    const room = most - active - ready - behind;
+    const idle = this.#concurrency - active - ready - unanswered;
+    return Math.max(room < most / 4 ? 0 : room, idle);
+  }
+
+  /** Of a key of which so many wait here, no more are asked for. */
+  get perKey(): number {
+    return Math.max(PER_KEY_MIN, Math.min(PER_KEY_MAX, this.#size));
   }
 
   /** All lanes were asked, and so many wait to start now. */

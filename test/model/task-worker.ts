@@ -102,7 +102,7 @@ export class ModelWorker {
       logger: this.#logger,
       onSettled: (...settled) => this.executor.settled(...settled),
       onRefused: (task, error) => settleRefused(task, error, random),
-      onAnswered: nothing,
+      onAnswered: () => this.executor.answered(),
     });
     this.executor = this.#makeExecutor();
     this.#claims = new Claims(parts.claims, this.executor, {
@@ -129,6 +129,7 @@ export class ModelWorker {
         server: new ServerWatch(parts.claims, () => this.#spaces.forget()),
         limiter: new Limiter(parts.claims, { ...this.#common, held: () => 0 }),
         clock: this.clock,
+        perKey: () => 50,
         packs: {
           isWhole: () => this.isWhole,
           take: async (claim) => {

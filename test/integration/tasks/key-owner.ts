@@ -91,7 +91,8 @@ export async function ownAll(
   const space = { id: 0, keyConcurrency: 1, isShared: false, queues: ["orders"] };
   const server = new ServerWatch(session, () => keys.forget());
   const packs = { isWhole: () => false, take: nothing as never, onOpened: nothing };
-  const shared = { settling, server, limiter, clock: systemClock, packs };
+  const perKey = (): number => 50;
+  const shared = { settling, server, limiter, clock: systemClock, perKey, packs };
   const keys: KeyClaimer = new KeyClaimer(through(session), executor, space, shared);
   keys.own({ keySpaceId: 0, epoch: "1", buckets });
   await keys.open();

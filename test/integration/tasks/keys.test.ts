@@ -71,6 +71,28 @@ describe("tasks of one key", () => {
     await eventually(() => expect(ran).toEqual([1, 2, 3]));
   });
 
+  it("leave the other slots to other keys, however many of them wait", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders");
+    const end = gate();
+    const started: string[] = [];
+    const handler = orders.handle(async (task) => {
+      started.push(task.partitionKey ?? "");
+      await end.opened;
+    });
+    await mill.startWorker({ ...FAST, handlers: [handler], concurrency: 4 });
+    for (let n = 0; n < 60; n += 1) await mill.enqueue(orders, { n }, { partitionKey: "hot" });
+    const held = "SELECT count(*)::int FROM tidemill.tasks WHERE state = 'running'";
+    await eventually(async () => {
+      const { rows } = await db.pool.query<{ count: number }>(held);
+      expect(rows[0]?.count).toBeGreaterThan(1);
+    });
+    for (const key of ["a", "b", "c"]) await mill.enqueue(orders, { n: 0 }, { partitionKey: key });
+    await eventually(() => expect(new Set(started)).toEqual(new Set(["hot", "a", "b", "c"])));
+    end.open();
+  });
+
   it("of another queue do not wait for those of an equal key", async () => {
     const db = await testDatabase();
     const mill = await db.connect();
