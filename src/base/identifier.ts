@@ -61,13 +61,23 @@ export function derivedName(prefix: string, table: string, suffix: string): stri
   return whole.slice(0, 63 - tail.length) + tail;
 }
 
+const FNV_START = 0x811c9dc5;
+const FNV_PRIME = 0x01000193;
+
 /** FNV-1a, 32 bits, over UTF-8. Stable across processes and languages. */
 export function fnv1a(text: string): number {
-  let hash = 0x811c9dc5;
-  for (const byte of Buffer.from(text, "utf8")) {
-    hash ^= byte;
-    hash = Math.imul(hash, 0x01000193);
+  let hash = FNV_START;
+  for (let at = 0; at < text.length; at += 1) {
+    const unit = text.charCodeAt(at);
+    if (unit > 0x7f) return hashBytes(Buffer.from(text, "utf8"));
+    hash = Math.imul(hash ^ unit, FNV_PRIME);
   }
+  return hash >>> 0;
+}
+
+function hashBytes(bytes: Uint8Array): number {
+  let hash = FNV_START;
+  for (const byte of bytes) hash = Math.imul(hash ^ byte, FNV_PRIME);
   return hash >>> 0;
 }
 

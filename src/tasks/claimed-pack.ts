@@ -1,4 +1,4 @@
-import type { OwnOwner, Rare, TaskFacts } from "./claimed-row.ts";
+import type { LaneOwner, Rare, TaskFacts } from "./claimed-row.ts";
 import { PACK_LANES } from "./sql/claim.ts";
 import { type PackText, type PackToken, readPack } from "./sql/packs.ts";
 import { keyLane } from "./task.ts";
@@ -71,24 +71,20 @@ export class PackedRow implements TaskFacts {
   readonly payload: string;
   readonly pack: ClaimedPack;
   readonly lane: number;
-  readonly owner: OwnOwner | undefined;
+  readonly partitionKey: string | undefined;
 
   constructor(pack: ClaimedPack, id: string, payload: string, place: number) {
     this.pack = pack;
     this.id = id;
     this.payload = payload;
     const { keyed, lane } = pack.text;
-    if (keyed === undefined) {
-      this.lane = pack.lane;
-      this.owner = undefined;
-    } else {
-      const { keys, buckets, queue, tenant, priority } = keyed;
-      const partitionKey = keys[place] ?? "";
-      this.lane = keyLane(-lane - 1, Number(buckets[place]));
-      this.owner = { queue, tenant, priority, partitionKey };
-    }
+    this.partitionKey = keyed?.keys[place];
+    this.lane = keyed === undefined ? pack.lane : keyLane(-lane - 1, Number(keyed.buckets[place]));
   }
 
+  get owner(): LaneOwner | undefined {
+    return this.pack.text.keyed;
+  }
   get claimOrder(): number {
     return Number(this.id);
   }

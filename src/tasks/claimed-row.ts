@@ -9,11 +9,6 @@ export interface LaneOwner {
   readonly priority: number;
 }
 
-/** What a row says itself when its lane does not. */
-export interface OwnOwner extends LaneOwner {
-  readonly partitionKey: string | undefined;
-}
-
 /** What few tasks have. */
 export interface Rare {
   readonly createdAtMs: number;
@@ -35,7 +30,9 @@ export interface TaskFacts {
   readonly payload: string;
   readonly maxAttempts: number;
   readonly runAtMs: number;
-  readonly owner: OwnOwner | undefined;
+  /** What it says itself when its lane does not. */
+  readonly owner: LaneOwner | undefined;
+  readonly partitionKey: string | undefined;
   readonly rare: Rare | undefined;
 }
 
@@ -92,9 +89,15 @@ export class ClaimedRow implements TaskFacts {
   get runAtMs(): number {
     return Number.parseInt(this.#text.slice(this.#runAtAt), 10);
   }
-  get owner(): OwnOwner | undefined {
+  get owner(): LaneOwner | undefined {
+    return this.#hasOwner ? readOwner(this.#more) : undefined;
+  }
+  get partitionKey(): string | undefined {
+    return (this.#hasOwner && this.#more[3]) || undefined;
+  }
+  get #hasOwner(): boolean {
     const { length } = this.#more;
-    return length === RARE_FIELDS || length === 0 ? undefined : readOwner(this.#more);
+    return length !== RARE_FIELDS && length !== 0;
   }
   get rare(): Rare | undefined {
     if (this.#more.length < RARE_FIELDS) return undefined;
@@ -102,8 +105,8 @@ export class ClaimedRow implements TaskFacts {
   }
 }
 
-function readOwner([queue = "", tenant = "", priority, partitionKey]: readonly string[]): OwnOwner {
-  return { queue, tenant, priority: Number(priority), partitionKey: partitionKey || undefined };
+function readOwner([queue = "", tenant = "", priority]: readonly string[]): LaneOwner {
+  return { queue, tenant, priority: Number(priority) };
 }
 
 function readRare(fields: readonly string[]): Rare {

@@ -26,6 +26,15 @@ export interface StoredOptions {
   readonly traceState?: string;
 }
 
+/** The tasks of one key that a worker holds. Those that wait know who is behind them. */
+export interface KeyLine {
+  /** Released to run and not settled. */
+  running: number;
+  waiting: number;
+  first: ClaimedTask | undefined;
+  last: ClaimedTask | undefined;
+}
+
 const NO_OPTIONS: StoredOptions = Object.freeze({});
 
 /**
@@ -68,8 +77,10 @@ export class ClaimedTask implements Task {
   settlement: Settlement | undefined;
   /** Its end was sent before and no answer came: it may have been accepted. */
   isDoubtful = false;
-  /** Released to run: those of its key behind it wait for its end. */
-  holdsKey = false;
+  /** The line of its key, while those behind it wait for its end. */
+  releasedFrom: KeyLine | undefined;
+  /** While it waits in the line of its key. */
+  nextInLine: ClaimedTask | undefined;
   readonly #row: TaskFacts;
   #payload: unknown;
   #isParsed = false;
@@ -84,17 +95,16 @@ export class ClaimedTask implements Task {
     this.generation = row.generation;
     const lane = sources.laneOf(row.lane);
     const isPlain = lane !== undefined && lane.priority >= 0;
-    const own = isPlain ? undefined : row.owner;
-    const owner = isPlain ? lane : own;
+    const owner = isPlain ? lane : row.owner;
     if (owner === undefined) throw new Error(`claimed a task of lane ${row.lane}`);
-    this.queue = owner.queue;
+    this.handler = sources.handlerOf(owner.queue);
+    this.queue = this.handler.queue.name; // The same text for all: it is looked up again and again.
     this.tenant = owner.tenant;
     this.priority = owner.priority;
     this.isOnProbation = !isPlain && row.rare?.isOnProbation === true;
-    this.partitionKey = own?.partitionKey;
+    this.partitionKey = isPlain ? undefined : row.partitionKey;
     const { lane: number, partitionKey } = this;
     this.key = partitionKey === undefined ? undefined : keyId(number, this.tenant, partitionKey);
-    this.handler = sources.handlerOf(owner.queue);
     this.pack = more.pack;
     this.isHeldHead = more.isHeldHead;
     this.trustedUntilMs = more.trustedUntilMs;

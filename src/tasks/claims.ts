@@ -35,8 +35,15 @@ const TRUST = 0.9;
 
 export interface Taken {
   readonly tasks: readonly ClaimedTask[];
+}
+
+export interface TakenRows extends Taken {
   /** How many tasks of each lane. */
   readonly byLane: ReadonlyMap<number, number>;
+}
+
+export interface TakenPacks extends Taken {
+  readonly packs: readonly TaskPack[];
 }
 
 /** What every claim has in common: its tasks go to the executor, or it is undone. */
@@ -55,23 +62,24 @@ export class Claims {
   async take(
     claiming: (claimId: string) => Promise<ClaimedRows>,
     isHeldHead: boolean,
-  ): Promise<Taken> {
+  ): Promise<TakenRows> {
     const { sources } = this.#options;
-    return await this.#take(claiming, ({ rows }, claim, facts) => {
+    const tasks = await this.#take(claiming, ({ rows }, claim, facts) => {
       const ofRow = { ...facts, isHeldHead };
       const tasks = rows.map(
         (text) => new ClaimedTask(new ClaimedRow(text), sources, claim, ofRow),
       );
       return tasks.sort((a, b) => a.claimOrder - b.claimOrder);
     });
+    const byLane = new Map<number, number>();
+    for (const { lane } of tasks) byLane.set(lane, (byLane.get(lane) ?? 0) + 1);
+    return { tasks, byLane };
   }
 
-  async takePacks(
-    claiming: (claimId: string) => Promise<ClaimedPacks>,
-  ): Promise<Taken & { readonly packs: readonly TaskPack[] }> {
+  async takePacks(claiming: (claimId: string) => Promise<ClaimedPacks>): Promise<TakenPacks> {
     const { sources } = this.#options;
     const packs: TaskPack[] = [];
-    const taken = await this.#take(claiming, (claimed, claim, facts) => {
+    const tasks = await this.#take(claiming, (claimed, claim, facts) => {
       for (const text of claimed.packs) {
         const pack: TaskPack = new ClaimedPack(text, claim.id);
         const ofPack = { ...facts, pack };
@@ -84,13 +92,13 @@ export class Claims {
       packs.sort((a, b) => Number(a.id) - Number(b.id));
       return packs.flatMap((pack) => pack.tasks);
     });
-    return { ...taken, packs };
+    return { tasks, packs };
   }
 
   async #take<Claimed extends { readonly until: Date }>(
     claiming: (claimId: string) => Promise<Claimed>,
     read: (claimed: Claimed, claim: Claim, facts: ClaimFacts) => ClaimedTask[],
-  ): Promise<Taken> {
+  ): Promise<ClaimedTask[]> {
     const { clock, leaseSeconds, metrics, settling } = this.#options;
     const claim = new Claim(uuidv4());
     const cuts = this.#executor.keys.recordCuts();
@@ -110,15 +118,11 @@ export class Claims {
     } finally {
       this.#executor.keys.stopRecording(cuts);
     }
-    const byLane = new Map<number, number>();
-    for (const task of tasks) {
-      byLane.set(task.lane, (byLane.get(task.lane) ?? 0) + 1);
-      settling.sawNumber(task.claimOrder);
-    }
+    for (const task of tasks) settling.sawNumber(task.claimOrder);
     claim.open = tasks.length;
     metrics.claims.add(tasks.length);
     this.#executor.accept(tasks, cuts);
-    return { tasks, byLane };
+    return tasks;
   }
 
   /** Nothing may be claimed while tasks are held that this worker does not know of. */

@@ -215,7 +215,7 @@ function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
   for (const name in task) {
     if (name !== "payload" && name !== "partitionKey" && name !== "idempotencyKey") isPlain = false;
   }
-  const sort = `${isBytes} ${isKeyed}`;
+  const sort = isBytes ? (isKeyed ? "keyed bytes" : "bytes") : isKeyed ? "keyed" : "plain";
   if (isPlain) return sort;
   const { payload: _payload, partitionKey: _key, idempotencyKey: _once, ...options } = task;
   return sort + JSON.stringify(options);
@@ -288,7 +288,7 @@ export function requireText(name: string, text: unknown, bytesMax: number): void
   if (typeof text !== "string" || text === "") {
     throw new InvalidInputError(`${name} must be a text that is not empty`);
   }
-  if (Buffer.byteLength(text) > bytesMax) {
+  if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) {
     throw new InvalidInputError(`${name} must have at most ${bytesMax} bytes`);
   }
   // UTF-8 has no half characters: the driver would replace them, and two keys would be one.

@@ -49,12 +49,12 @@ export async function enqueueTasks(
   const over = tx === undefined ? undefined : context.db.over(tx);
   const encoder = new TaskEncoder(context.directory, known, over);
   const encoded: EncodedTask[] = [];
-  for (const [index, task] of tasks.entries()) {
+  for (const task of tasks) {
     try {
       const one = encoder.encode(task);
       encoded.push(one instanceof Promise ? await one : one);
     } catch (error) {
-      throw tasks.length === 1 ? error : atIndex(error, index);
+      throw tasks.length === 1 ? error : atIndex(error, encoded.length);
     }
   }
   const isOnce = encoded.some((task) => task.idempotency !== undefined);
@@ -108,6 +108,8 @@ async function insertAll(
   tasks: readonly EncodedTask[],
   { ids = [], owners }: InsertOptions = {},
 ): Promise<string[]> {
+  const packs = ids.length === 0 ? toPacks(tasks, owners) : undefined;
+  if (packs !== undefined) return await insertInPacks(db, tasks, packs);
   const shapes = new Map<EncodedTask["shape"], TaskShape>();
   const numbers = tasks.map(({ shape }) => {
     let numbered = shapes.get(shape);
@@ -118,8 +120,6 @@ async function insertAll(
     numbered.count += 1;
     return numbered.shape;
   });
-  const packs = ids.length === 0 ? toPacks(tasks, owners) : undefined;
-  if (packs !== undefined) return await insertInPacks(db, tasks, packs);
   const isKeyed = tasks.some((task) => task.key !== "");
   const rows = {
     payloads: tasks.map((task) => task.payload),
@@ -142,9 +142,12 @@ async function insertInPacks(
   const { shape, key } = first;
   const lane = key === "" ? shape.lane : keyedPackLane(bucketOfLane(shape.lane).keySpaceId);
   const ids = await insertPacks(db, packs, { ...shape, lane });
-  const placed = packs.flatMap(({ places }) => places);
-  const idAt = new Map(placed.map((place, index) => [place, ids[index] ?? ""]));
-  return tasks.map((_, place) => idAt.get(place) ?? "");
+  const placed = tasks.map(() => "");
+  let drawn = 0;
+  for (const { places } of packs) {
+    for (const place of places) placed[place] = ids[drawn++] ?? "";
+  }
+  return placed;
 }
 
 function atIndex(error: unknown, index: number): Error {

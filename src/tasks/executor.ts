@@ -292,10 +292,12 @@ export class Executor {
       this.#keys.recordCut(key);
       this.giveBack(this.#keys.cut(key));
     }
-    if (!task.holdsKey) return; // It waited behind another one.
-    const next = this.#keys.leave(key);
-    if (next === undefined) return;
-    this.#enqueue(next);
+    const next = this.#keys.leave(key, task);
+    if (next !== undefined) this.#enqueue(next);
+  }
+
+  /** All of a batch are settled: what waited for them may start. */
+  answered(): void {
     this.#startMore();
   }
 

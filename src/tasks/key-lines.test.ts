@@ -23,9 +23,11 @@ describe("the line of a key", () => {
     expect(lines.enter("key", first)).toBe(true);
     expect(lines.enter("key", second)).toBe(false);
     expect(lines.waiting).toBe(1);
-    expect(lines.leave("key")).toBe(second);
+    expect(lines.leave("key", second)).toBeUndefined(); // It was not released.
+    expect(lines.leave("key", first)).toBe(second);
     expect(lines.waiting).toBe(0);
-    expect(lines.leave("key")).toBeUndefined();
+    expect(lines.leave("key", first)).toBeUndefined(); // It left before.
+    expect(lines.enter("key", task(3))).toBe(false);
   });
 
   it("passes over one that was cancelled while it waited", () => {
@@ -33,8 +35,8 @@ describe("the line of a key", () => {
     const [first, second, third] = [task(1), task(2), task(3)];
     for (const one of [first, second, third]) lines.enter("key", one);
     second.state = "settled";
-    expect(lines.leave("key")).toBe(third);
-    expect(lines.leave("key")).toBeUndefined();
+    expect(lines.leave("key", first)).toBe(third);
+    expect(lines.leave("key", third)).toBeUndefined();
     expect(lines.enter("key", task(4))).toBe(true);
   });
 
@@ -51,7 +53,7 @@ describe("the line of a key", () => {
     for (const one of [first, second, third]) lines.enter("key", one);
     expect(lines.cut("key")).toEqual([second, third]);
     expect(lines.waiting).toBe(0);
-    expect(lines.leave("key")).toBeUndefined();
+    expect(lines.leave("key", first)).toBeUndefined();
   });
 
   it("names the keys of which too many wait", () => {

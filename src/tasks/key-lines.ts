@@ -1,18 +1,11 @@
-import type { ClaimedTask } from "./claimed-task.ts";
-import { Fifo } from "./fifo.ts";
-
-interface Line {
-  /** Released to run and not settled. */
-  running: number;
-  readonly waiting: Fifo<ClaimedTask>;
-}
+import type { ClaimedTask, KeyLine } from "./claimed-task.ts";
 
 /**
  * The keyed tasks that this worker holds, one line per key. A task is released to run only when the
  * database has accepted the end of the one before it; a line that was cut is given back whole.
  */
 export class KeyLines {
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new Map<string, KeyLine>();
   #waiting = 0;
   /** By key: how many are on their way back to the database. */
   readonly #returning = new Map<string, number>();
@@ -27,48 +20,59 @@ export class KeyLines {
   enter(key: string, task: ClaimedTask): boolean {
     let line = this.#lines.get(key);
     if (line === undefined) {
-      line = { running: 0, waiting: new Fifo() };
+      line = { running: 0, waiting: 0, first: undefined, last: undefined };
       this.#lines.set(key, line);
     }
-    if (line.waiting.size === 0 && line.running < keyConcurrency(task)) {
+    if (line.first === undefined && line.running < keyConcurrency(task)) {
       line.running += 1;
-      task.holdsKey = true;
+      task.releasedFrom = line;
       return true;
     }
-    line.waiting.push(task);
+    if (line.last === undefined) line.first = task;
+    else line.last.nextInLine = task;
+    line.last = task;
+    line.waiting += 1;
     this.#waiting += 1;
     return false;
   }
 
-  /** The next of the line, after one of it ended for good. */
-  leave(key: string): ClaimedTask | undefined {
-    const line = this.#lines.get(key);
-    if (line === undefined) return undefined;
+  /** The next of its line, after one that was released has ended for good. */
+  leave(key: string, task: ClaimedTask): ClaimedTask | undefined {
+    const line = task.releasedFrom;
+    if (line === undefined) return undefined; // It waited behind another one.
+    task.releasedFrom = undefined;
     line.running -= 1;
-    let next = line.waiting.peek();
+    let next = line.first;
     // What was cancelled or lost while it waited is no longer there to run.
-    while (next !== undefined && next.state !== "claimed") {
-      line.waiting.shift();
-      this.#waiting -= 1;
-      next = line.waiting.peek();
-    }
+    while (next !== undefined && next.state !== "claimed") next = this.#shift(line);
     if (next !== undefined && line.running < keyConcurrency(next)) {
-      line.waiting.shift();
-      this.#waiting -= 1;
+      this.#shift(line);
       line.running += 1;
-      next.holdsKey = true;
+      next.releasedFrom = line;
       return next;
     }
-    if (line.running === 0 && line.waiting.size === 0) this.#lines.delete(key);
+    if (line.running === 0 && line.first === undefined) this.#lines.delete(key);
     return undefined;
+  }
+
+  /** Takes the first out, and gives the one behind it. */
+  #shift(line: KeyLine): ClaimedTask | undefined {
+    const { first } = line;
+    if (first === undefined) return undefined;
+    line.first = first.nextInLine;
+    first.nextInLine = undefined;
+    if (line.first === undefined) line.last = undefined;
+    line.waiting -= 1;
+    this.#waiting -= 1;
+    return line.first;
   }
 
   /** Everything that waits in the line: it must not run here now. */
   cut(key: string): ClaimedTask[] {
     const line = this.#lines.get(key);
     if (line === undefined) return [];
-    const cut = line.waiting.drain();
-    this.#waiting -= cut.length;
+    const cut: ClaimedTask[] = [];
+    for (let next = line.first; next !== undefined; next = this.#shift(line)) cut.push(next);
     return cut;
   }
 
@@ -98,7 +102,7 @@ export class KeyLines {
   fullKeys(keySpaceId: number, max: number): string[] {
     const full = [...this.#returning.keys()];
     if (this.#waiting >= max) {
-      for (const [key, line] of this.#lines) if (line.waiting.size >= max) full.push(key);
+      for (const [key, line] of this.#lines) if (line.waiting >= max) full.push(key);
     }
     return full.flatMap((id) => {
       const one = splitKey(id);
@@ -129,7 +133,7 @@ export class KeyLines {
     return [...this.#lines].flatMap(([id, line]) => {
       const { tenant, key, ...of } = splitKey(id);
       return of.keySpaceId === keySpaceId
-        ? [{ tenant, key, count: line.running + line.waiting.size }]
+        ? [{ tenant, key, count: line.running + line.waiting }]
         : [];
     });
   }

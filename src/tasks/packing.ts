@@ -22,19 +22,32 @@ export function toPacks(
   const isKeyed = tasks[0]?.key !== "";
   const groups = isKeyed ? byKey(tasks, owners) : inRuns(tasks);
   if (tasks.length < PACKED_MIN * groups.length) return undefined;
-  const packs = groups.map((places): PackPlan => {
-    const of = places.flatMap((place) => tasks[place] ?? []);
-    const payloads = of.map((task) => task.payload);
-    if (!isKeyed) return { places, payloads };
-    const buckets = of.map((task) => task.bucket ?? 0);
-    return { places, payloads, keys: of.map((task) => task.key), buckets };
-  });
+  const packs = groups.map((places) => planOf(tasks, places, isKeyed));
   return packs.every(isSmall) ? packs : undefined;
 }
 
-/** Whether it matters who owns which buckets. */
+function planOf(
+  tasks: readonly EncodedTask[],
+  places: readonly number[],
+  isKeyed: boolean,
+): PackPlan {
+  const payloads: string[] = [];
+  const keys: string[] = [];
+  const buckets: number[] = [];
+  for (const place of places) {
+    const task = tasks[place];
+    if (task === undefined) continue;
+    payloads.push(task.payload);
+    if (!isKeyed) continue;
+    keys.push(task.key);
+    buckets.push(task.bucket ?? 0);
+  }
+  return isKeyed ? { places, payloads, keys, buckets } : { places, payloads };
+}
+
+/** Whether it may matter who owns which buckets. */
 export function mayPackKeyed(tasks: readonly EncodedTask[]): boolean {
-  return tasks[0]?.key !== "" && areAlike(tasks);
+  return tasks.length >= PACKED_MIN && tasks[0]?.key !== "";
 }
 
 /** But for payloads and keys. Bytes and what waits for its time are rows. */
@@ -64,28 +77,39 @@ function inRuns(tasks: readonly EncodedTask[]): number[][] {
   return Array.from({ length: count }, (_, run) => places.slice(run * size, (run + 1) * size));
 }
 
+/** The packs for one owner. */
+interface OwnerLine {
+  readonly packs: number[][];
+  /** Those before it are full. */
+  roomAt: number;
+}
+
+const isFull = (pack: readonly number[] | undefined): boolean =>
+  pack !== undefined && pack.length >= PACK_TASKS_MAX;
+
 /**
  * Each owner's tasks apart, because a worker takes a pack only when all of its buckets are its own.
  * No key comes twice in a pack, and tasks of one key are in packs in their order.
  */
 function byKey(tasks: readonly EncodedTask[], owners: BucketOwners | undefined): number[][] {
   const packs: number[][] = [];
-  /** By owner: the first of its packs that has room. */
-  const open = new Map<number, number[]>();
+  const lines = new Map<number, OwnerLine>();
   /** By key: in which pack of its owner it came last. */
   const last = new Map<string, number>();
-  for (const [place, { key, bucket = 0 }] of tasks.entries()) {
+  tasks.forEach(({ key, bucket = 0 }, place) => {
     const owner = owners?.[bucket] ?? 0;
-    let own = open.get(owner);
-    if (own === undefined) open.set(owner, (own = []));
-    let at = (last.get(key) ?? -1) + 1;
-    while ((packs[own[at] ?? -1]?.length ?? 0) >= PACK_TASKS_MAX) at += 1;
-    if (own[at] === undefined) {
-      own[at] = packs.length;
-      packs.push([]);
+    let line = lines.get(owner);
+    if (line === undefined) lines.set(owner, (line = { packs: [], roomAt: 0 }));
+    let at = Math.max(line.roomAt, (last.get(key) ?? -1) + 1);
+    while (isFull(line.packs[at])) at += 1;
+    let pack = line.packs[at];
+    if (pack === undefined) {
+      line.packs.push((pack = []));
+      packs.push(pack);
     }
-    packs[own[at] ?? 0]?.push(place);
+    pack.push(place);
     last.set(key, at);
-  }
+    while (isFull(line.packs[line.roomAt])) line.roomAt += 1;
+  });
   return packs;
 }

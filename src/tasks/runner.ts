@@ -83,6 +83,7 @@ export class TaskRunner implements Service {
         this.#executor.settled(task, settlement, accepted, nowMs),
       onRefused: (task, error) => settleRefused(task, error, options.random),
       onAnswered: (hasReturned) => {
+        this.#executor.answered();
         if (hasReturned) this.#claimer.workArrived();
         else this.#claimer.roomMade();
         // Whoever leads must know when a retry is due.

@@ -27,11 +27,13 @@ export async function readBuckets(db: Queryable, keySpaceId: number): Promise<nu
   return rows.map(({ buckets }) => buckets);
 }
 
+const ONE = "1".charCodeAt(0);
+
 /** As a text of bits, the first of which is bucket 0. */
 export function bucketSet(buckets: Iterable<number>): string {
-  const bits = Array.from({ length: BUCKETS }, () => "0");
-  for (const bucket of buckets) bits[bucket] = "1";
-  return bits.join("");
+  const bits = Buffer.alloc(BUCKETS, "0");
+  for (const bucket of buckets) bits[bucket] = ONE;
+  return bits.toString("latin1");
 }
 
 export interface BucketOwner {

@@ -37,7 +37,8 @@ const INSERT_KEYED = insert(
   ", keys, buckets, bucket_set",
   ", keys, buckets::smallint[], bucket_set",
   `,
-                           string_to_array($10::text, chr(29)), $11::text[], $12::text::bit(360)[]`,
+                           string_to_array($10::text, chr(29)),
+                           string_to_array($11::text, chr(29)), $12::text::bit(360)[]`,
 );
 
 /** Tasks that wait as one row. */
@@ -78,7 +79,7 @@ export const PACK_FIELDS = `id, chr(31), lane, chr(31), max_attempts, chr(31),
 function keyedValues(packs: readonly NewPack[]): unknown[] {
   return [
     packs.map(({ keys }) => keys?.join(SEPARATOR) ?? "").join(PACK_SEPARATOR),
-    packs.map(({ buckets }) => `{${buckets?.join(",")}}`),
+    packs.map(({ buckets }) => `{${buckets?.join(",")}}`).join(PACK_SEPARATOR),
     `{${packs.map(({ buckets }) => bucketSet(buckets ?? [])).join(",")}}`,
   ];
 }

@@ -53,7 +53,7 @@ export async function startPackWorker(
     ...options,
     onSettled: (...settled) => executor.settled(...settled),
     onRefused: (task, error) => settleRefused(task, error, Math.random),
-    onAnswered: nothing,
+    onAnswered: () => executor.answered(),
   });
   const executor = new Executor(finisher, new Acts(db, finisher.packs, options), {
     ...options,
