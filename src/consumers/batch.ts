@@ -138,14 +138,16 @@ async function work(
 ): Promise<BatchOutcome> {
   const { plan } = running;
   const revalidated = await plan.revalidate?.(connection, plan.window.after);
-  const window = revalidated?.window ?? plan.window;
-  const events = window.events.filter((event) => concerns(context.partition, event));
-  const setAside = await splitParked(context, connection, plan, events);
-  const failure = await handleInOrder(context, connection, running, setAside.handle);
+  const whole = revalidated?.window ?? plan.window;
+  const events = whole.events.filter((event) => concerns(context.partition, event));
+  const all = await splitParked(context, connection, plan, events);
+  const { failure, next } = await handleInOrder(context, connection, running, all.handle);
   // Before ROLLBACK or COMMIT is on the wire: what follows those is a transaction of its own.
   running.tx.close();
   const isLate = running.deadline.isReached;
   if (failure !== undefined) return { kind: "failed", ...failure, isLate };
+  const window = next === undefined ? whole : cutWindow(whole, next.position - 1n);
+  const setAside = next === undefined ? all : before(all, next);
   try {
     const crossed = await finish(context, connection, { window, plan, revalidated, setAside });
     return {
@@ -168,27 +170,38 @@ export interface HandlerFailure {
   readonly error: unknown;
 }
 
-/** Calls the handler for each event. Returns the first that failed; throws an outage. */
+export interface Handled {
+  /** The first that failed. */
+  readonly failure?: HandlerFailure;
+  /** The first that is left for another batch, because half of the time is over. */
+  readonly next?: PersistedEvent;
+}
+
+/**
+ * Calls the handler for each event; throws an outage. Slow ones commit what they have done in good
+ * time: who always tries more than fits into a batch would never be done.
+ */
 export async function handleInOrder(
   context: BatchContext,
   connection: Connection,
   running: Pick<Running, "tx" | "deadline">,
   events: readonly PersistedEvent[],
-): Promise<HandlerFailure | undefined> {
-  for (const event of events) {
+): Promise<Handled> {
+  for (const [place, event] of events.entries()) {
+    if (place > 0 && running.deadline.isHalfOver) return { next: event };
     try {
       await callHandler(context, running, event);
     } catch (error) {
       if (running.tx.outage !== undefined) throw running.tx.outage;
-      return { event, error };
+      return { failure: { event, error } };
     }
     // The driver tells of an error before it knows the transaction's state: an empty statement
     // waits for it. Otherwise the next event would be blamed.
     if (running.tx.hasFailed) await connection.client.query("");
     const status = connection.client.getTransactionStatus();
-    if (status !== "T") return { event, error: brokenTransaction(status) };
+    if (status !== "T") return { failure: { event, error: brokenTransaction(status) } };
   }
-  return undefined;
+  return {};
 }
 
 async function callHandler(
@@ -235,6 +248,11 @@ async function splitParked(
     handle: events.filter((event) => !isParked(event)),
     park: events.filter(isParked),
   };
+}
+
+function before({ handle, park }: SetAside, next: PersistedEvent): SetAside {
+  const isBefore = (event: PersistedEvent): boolean => event.position < next.position;
+  return { handle: handle.filter(isBefore), park: park.filter(isBefore) };
 }
 
 async function finish(
@@ -315,8 +333,12 @@ export class Deadline {
   readonly reached: Promise<never>;
   readonly #abort = new AbortController();
   readonly #cancel: () => void;
+  readonly #clock: Clock;
+  readonly #halfMs: number;
 
   constructor({ batchTimeoutMs, clock, hardStop }: BatchContext) {
+    this.#clock = clock;
+    this.#halfMs = clock.now() + batchTimeoutMs / 2;
     let reach: (reason: Error) => void = () => {};
     this.reached = new Promise((_, reject) => {
       reach = (reason) => {
@@ -343,6 +365,10 @@ export class Deadline {
 
   get isReached(): boolean {
     return this.#abort.signal.aborted;
+  }
+
+  get isHalfOver(): boolean {
+    return this.#clock.now() >= this.#halfMs;
   }
 
   clear(): void {

@@ -64,13 +64,15 @@ async function replayOnce(
     await rollbackBatch(connection);
     return undefined;
   }
-  const events = await readReplayableEvents(connection, partition.name, countMax);
+  const replayable = await readReplayableEvents(connection, partition.name, countMax);
   const tx = new BatchTx(connection, batchTimeoutMs);
   const deadline = new Deadline(context);
   try {
-    const thrown = await handleInOrder(context, connection, { tx, deadline }, events);
+    const handled = await handleInOrder(context, connection, { tx, deadline }, replayable);
     tx.close(); // Before ROLLBACK or COMMIT is on the wire.
-    const failure = thrown ?? (await commitReplay(connection, partition.name, events));
+    const { next } = handled;
+    const events = next === undefined ? replayable : replayable.slice(0, replayable.indexOf(next));
+    const failure = handled.failure ?? (await commitReplay(connection, partition.name, events));
     if (failure === undefined) return { handled: events.length, failure: undefined };
     if (deadline.isReached) connection.destroy();
     else await rollbackBatch(connection);
