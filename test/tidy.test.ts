@@ -413,17 +413,18 @@ describe("documents", () => {
     refuse(missingIn("docs/reference/metrics.md", metrics, false), "document these metrics");
   });
 
-  it.each([
+  it.each<[name: string, file: string, page?: string]>([
     ["WorkerOptions", "src/worker/options.ts"],
     ["ConnectOptions", "src/worker/connect.ts"],
     ["NamesOptions", "src/db/names.ts"],
     ["TableOptions", "src/db/names.ts"],
     ["PartitioningOptions", "src/db/migrations.ts"],
     ["ConsumerOptions", "src/consumers/consumer.ts"],
-  ])("name every option of %s", (name, file) => {
+    ["EgressOptions", "src/delivery/egress/options.ts", "docs/explanation/egress.md"],
+  ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);
-    refuse(missingIn("docs/reference/options.md", options, true), `document these of ${name}`);
+    refuse(missingIn(page, options, true), `document these of ${name}`);
   });
 
   it("name every flag of the command line", () => {

@@ -1,6 +1,7 @@
 import type { TLSSocket } from "node:tls";
 import { afterEach, expect, it, vi } from "vitest";
 import { VERSION } from "../../../src/base/version.ts";
+import { EgressGuard } from "../../../src/delivery/egress/guard.ts";
 import { HOOKS_TEST } from "../../support/egress-certificate.ts";
 import { egressScene } from "../../support/egress-scene.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -189,4 +190,14 @@ it("an allowed name may be on this machine", async () => {
     const { body } = await scene.call(`http://${host}:${server.port}/`);
     expect(String(body)).toBe("hello");
   }
+});
+
+it("names are resolved by the system unless told otherwise", async () => {
+  const server = await serve((_, response) => response.end("hello"));
+  const ports = [server.port];
+  const url = `http://localhost:${server.port}/`;
+  const { signal } = new AbortController();
+  using guard = new EgressGuard({ allowHttp: true, allowHosts: ["localhost"], ports });
+  const { body } = await guard.call({ url }, signal);
+  expect(String(body)).toBe("hello");
 });
