@@ -155,7 +155,7 @@ it.each([
   const scene = egressScene({ ports: [server.port] });
   const error = await scene.failureOf(`http://hooks.test:${server.port}/`);
   expect(error).toMatchObject({ code: "TM_EGRESS_FAILED", retryable: true, phase });
-  expect(inspect(error, { depth: 9 })).not.toContain("canary");
+  expect(inspect(error, { depth: 9 })).not.toMatch(/canary|rawPacket/);
 });
 
 it("a body that is too large is not sent", async () => {
@@ -173,17 +173,21 @@ it("an answer that comes before everything was sent counts, and ends the sending
     socket.pause(); // It never reads.
     socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
   });
-  const scene = egressScene({ ports: [server.port], requestBytesMax: 32_000_000 });
+  const scene = egressScene({
+    ports: [server.port],
+    requestBytesMax: 32_000_000,
+    idleSeconds: 300,
+  });
   const { status, body } = await scene.call({
     url: `http://hooks.test:${server.port}/`,
     method: "POST",
     body: Buffer.alloc(32_000_000),
   });
   expect({ status, body: String(body) }).toEqual({ status: 413, body: "no" });
-  await eventually(() => {
-    server.connections[0]?.resume(); // Only now: it hears that the other side has gone.
-    expect(server.connections[0]?.destroyed).toBe(true);
-  });
+  const [connection] = server.connections;
+  connection?.resume(); // Only now does it hear that the other side has gone.
+  await server.hungUp;
+  expect(connection?.bytesRead).toBeLessThan(32_000_000);
 });
 
 it.each<[string, Record<string, unknown>]>([
