@@ -47,13 +47,14 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe("the packed package", () => {
-  it("holds the compiled sources and the migrations, and no tests", () => {
+  it("holds the compiled sources, the migrations and the wire contracts, and no tests", () => {
     expect(packed).toContain("dist/index.js");
     expect(packed).toContain("dist/index.d.ts");
     expect(packed).toContain("dist/cli/main.js");
     expect(packed).toContain("sql/migrations/0001_event_store.sql");
     expect(packed).toContain("sql/migrations/0001_event_store.native.sql");
-    const others = /^(dist|sql)\/|^(package\.json|README\.md|LICENSE|CHANGELOG\.md)$/;
+    expect(packed).toContain("proto/tidemill/v1/worker.proto");
+    const others = /^(dist|sql|proto)\/|^(package\.json|README\.md|LICENSE|CHANGELOG\.md)$/;
     expect(packed.filter((path) => !others.test(path))).toEqual([]);
     expect(packed.filter((path) => /\.test\./.test(path))).toEqual([]);
   });

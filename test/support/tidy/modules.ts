@@ -61,11 +61,13 @@ const below = (folder: string): string[] =>
 const ALL = LAYERS.flat();
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(ALL.map((folder) => [folder, below(folder)])),
-  client: ["base"],
+  server: ["wire", ...below("server")],
+  wire: [],
+  client: ["base", "wire"],
   adapters: ["tasks", ...below("tasks")],
   embedded: ["base"],
   cli: [...ALL, "client", "adapters", "embedded"],
-  testing: [...ALL, "client", "adapters", "embedded", "cli", ""],
+  testing: [...ALL, "wire", "client", "adapters", "embedded", "cli", ""],
   "": [...ALL, "client", "adapters"],
 };
 

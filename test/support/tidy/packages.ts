@@ -20,6 +20,9 @@ export const RUNTIME_PACKAGES: readonly string[] = [
   "zod",
 ];
 
+/** Have a script that nothing needs: that of protobufjs compares a version and at most warns. */
+export const NEEDLESS_SCRIPTS: readonly string[] = ["node_modules/protobufjs"];
+
 interface LockedPackage {
   readonly version?: string;
   readonly resolved?: string;
