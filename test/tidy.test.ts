@@ -408,16 +408,19 @@ describe("documents", () => {
   });
 
   it.each([
-    ["WorkerOptions", "src/worker/options.ts"],
-    ["ConnectOptions", "src/worker/connect.ts"],
-    ["NamesOptions", "src/db/names.ts"],
-    ["TableOptions", "src/db/names.ts"],
-    ["PartitioningOptions", "src/db/migrations.ts"],
-    ["ConsumerOptions", "src/consumers/consumer.ts"],
-  ])("name every option of %s", (name, file) => {
+    ["WorkerOptions", "src/worker/options.ts", "options.md"],
+    ["ConnectOptions", "src/worker/connect.ts", "options.md"],
+    ["NamesOptions", "src/db/names.ts", "options.md"],
+    ["TableOptions", "src/db/names.ts", "options.md"],
+    ["PartitioningOptions", "src/db/migrations.ts", "options.md"],
+    ["ConsumerOptions", "src/consumers/consumer.ts", "options.md"],
+    ["AuthOptions", "src/server/auth/create.ts", "auth.md"],
+    ["Grant", "src/server/auth/credentials.ts", "auth.md"],
+    ["JwtIssuerOptions", "src/server/auth/issuer-options.ts", "auth.md"],
+  ])("name every option of %s", (name, file, page) => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);
-    refuse(missingIn("docs/reference/options.md", options, true), `document these of ${name}`);
+    refuse(missingIn(`docs/reference/${page}`, options, true), `document these of ${name}`);
   });
 
   it("name every flag of the command line", () => {
