@@ -426,6 +426,9 @@ describe("documents", () => {
     ["PartitioningOptions", "src/db/migrations.ts"],
     ["ConsumerOptions", "src/consumers/consumer.ts"],
     ["EgressOptions", "src/delivery/egress/options.ts", "docs/explanation/egress.md"],
+    ["AuthOptions", "src/server/auth/create.ts", "docs/reference/auth.md"],
+    ["Grant", "src/server/auth/credentials.ts", "docs/reference/auth.md"],
+    ["JwtIssuerOptions", "src/server/auth/issuer-options.ts", "docs/reference/auth.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);

@@ -27,6 +27,14 @@ export const systemClock: Clock = {
   },
 };
 
+/**
+ * Milliseconds since 1970 as this machine believes. Only for dates that others wrote and that
+ * PostgreSQL does not know, such as the expiry of a signed token; tests pass their own.
+ */
+export type WallClock = () => number;
+
+export const wallClock: WallClock = () => Date.now();
+
 /** Between 0 and 1, for jitter. Simulations pass a seeded one. */
 export const chance = (): number => Math.random();
 

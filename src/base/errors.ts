@@ -32,6 +32,56 @@ export class InvalidInputError extends TidemillError {
   readonly retryable = false;
 }
 
+/** Which check a credential did not pass. */
+export type Refusal =
+  | "missing"
+  | "malformed"
+  | "unknown"
+  | "algorithm"
+  | "signature"
+  | "claim"
+  | "expired"
+  | "revoked";
+
+/** What the holder of a credential may know: only what is said after its secret was proven. */
+const TOLD: Readonly<Partial<Record<Refusal, string>>> = {
+  missing: "no token was given",
+  expired: "the token has expired",
+  revoked: "the token was revoked",
+};
+
+/**
+ * Nobody knows who is calling: get another token. The message is for the caller and does not tell
+ * which check failed; `reason` and `detail` are for the log, and do not appear where the error is
+ * shown or turned into JSON. None of them holds any part of the token.
+ */
+export class UnauthenticatedError extends TidemillError {
+  readonly code = "TM_UNAUTHENTICATED";
+  readonly retryable = false;
+  readonly #reason: Refusal;
+  readonly #detail: string;
+
+  constructor(reason: Refusal, detail = "") {
+    super(TOLD[reason] ?? "the token is not valid");
+    this.#reason = reason;
+    this.#detail = detail;
+  }
+
+  get reason(): Refusal {
+    return this.#reason;
+  }
+
+  get detail(): string {
+    return this.#detail;
+  }
+}
+
+/** The caller is known and may not do this. Ask for a token that has what is missing. */
+export class ForbiddenError extends TidemillError {
+  readonly code = "TM_FORBIDDEN";
+  readonly retryable = false;
+}
+
 /** What the caller named does not exist. */
 export class NotFoundError extends TidemillError {
   readonly code = "TM_NOT_FOUND";

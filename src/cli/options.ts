@@ -118,3 +118,20 @@ export function rate(text: string): Rate | "none" {
   if (count !== "" && found.count > 0 && found.seconds > 0) return found;
   throw new InvalidArgumentError("It must be COUNT/SECONDS, such as 100/60, or none.");
 }
+
+/** For an option that takes several words, with commas. */
+export function list(text: string): string[] {
+  const words = text.split(",").map((word) => word.trim());
+  if (words.every((word) => word !== "")) return [...new Set(words)];
+  throw new InvalidArgumentError("It must be words with commas between them, such as a,b.");
+}
+
+const UNIT_SECONDS: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: 86_400 };
+
+/** For an option that takes a length of time, in seconds. */
+export function duration(text: string): number {
+  const [, count = "", unit = ""] = /^([1-9]\d{0,6})([mhd])$/.exec(text) ?? [];
+  const seconds = UNIT_SECONDS[unit];
+  if (seconds !== undefined) return Number(count) * seconds;
+  throw new InvalidArgumentError("It must be a number of days, hours or minutes: 90d, 12h, 30m.");
+}

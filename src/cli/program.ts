@@ -3,6 +3,7 @@ import { VERSION } from "../base/version.ts";
 import { type GlobalFlags, wholeNumber } from "./options.ts";
 import { addConsumerCommands } from "./program-consumer.ts";
 import { addDeadCommands } from "./program-dead.ts";
+import { addKeyCommands } from "./program-key.ts";
 import { addQueueCommands } from "./program-queue.ts";
 import { addRing } from "./program-ring.ts";
 import { addScheduleCommands } from "./program-schedule.ts";
@@ -33,6 +34,7 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addRing(program);
   addDeadCommands(program);
   addScheduleCommands(program);
+  addKeyCommands(program);
   return program;
 }
 

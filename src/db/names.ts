@@ -94,6 +94,7 @@ export function resolveNames(options: NamesOptions = {}): Names {
 
 /** Tables that only we have, always in `schema`. */
 const OWN_TABLES = [
+  "api_keys",
   "bucket_owners",
   "cluster_changes",
   "consumer_partitions",

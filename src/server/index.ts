@@ -1,0 +1,10 @@
+export { ForbiddenError, UnauthenticatedError } from "../base/errors.ts";
+export { Secret } from "../base/secret.ts";
+export { type ApiKey, ApiKeyAdmin, type ApiKeyOptions } from "./auth/api-key-admin.ts";
+export { type Authenticator, bearerOf } from "./auth/authenticator.ts";
+export { type Act, type Caller, may, mayOnSome, requireMay, type Scope } from "./auth/caller.ts";
+export { type Auth, type AuthContext, type AuthOptions, createAuth } from "./auth/create.ts";
+export type { FetchJson, FetchLimits } from "./auth/issuer-keys.ts";
+export type { JwtIssuerOptions } from "./auth/issuer-options.ts";
+export type { StaticTokenOptions } from "./auth/static-tokens.ts";
+export { StreamAuth, type StreamAuthOptions } from "./auth/stream-auth.ts";
