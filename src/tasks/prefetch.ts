@@ -19,7 +19,7 @@ export interface Holding {
 }
 
 export interface KeyedHolding extends Holding {
-  /** Claimed, behind another one of their key. */
+  /** Claimed, behind another one of their key; of one key no more than a few. */
   readonly behind: number;
 }
 
@@ -73,12 +73,13 @@ export class Prefetch {
   /**
    * How many keyed ones to ask for. They wait for each other, so more of them are held than slots
    * would take, and what waits must not keep other keys from slots that nobody uses. What has ended
-   * speaks for a slot as well: its answer lets the next one of its key go. In few and large claims.
+   * may speak for a slot as well: its answer lets the next one of its key go. In few, large claims.
    */
   wantKeyed({ active, ready, unanswered, behind }: KeyedHolding): number {
     const most = 2 * (this.#concurrency + this.#size);
     const room = most - active - ready - behind;
-    const idle = this.#concurrency - active - ready - unanswered;
+    // A handler that outlives its timeout runs, and its task has ended.
+    const idle = this.#concurrency - active - ready - Math.max(0, unanswered);
     return Math.max(room < most / 4 ? 0 : room, idle);
   }
 
