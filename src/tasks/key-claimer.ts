@@ -239,6 +239,7 @@ export class KeyClaimer {
   /** Claims up to about `want` tasks: rows first, which are before the first pack. */
   async claim(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
     const rows = await this.#claimRows(want, facts, take);
+    if (rows > 0) this.#packs.found();
     if (rows >= want || this.#lanes.size === 0) return rows;
     const [queue] = this.#allowance() === undefined ? this.#space.queues : [];
     const { marker } = this.#server;

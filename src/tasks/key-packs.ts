@@ -116,7 +116,7 @@ export class KeyPacks {
   /**
    * Takes packs for about `want` tasks, or opens some. Returns how many tasks, or packs. When rows
    * of `full` keys wait, nobody knows whether the next pack has anything else: then one is opened
-   * at a time, and not the whole backlog at once.
+   * at a time, and as long as nothing is found, not the whole backlog at once.
    */
   async claim(
     want: number,
@@ -142,6 +142,11 @@ export class KeyPacks {
     if (packs < take && this.#obstacle === null) this.#mayWait = false;
     if (packs > 0 || this.#obstacle === null || this.#obstacle === "behind") return tasks.length;
     return await this.#open(this.#obstacle === "held" ? 1 : want);
+  }
+
+  /** Rows were claimed: the next search may begin at once. */
+  found(): void {
+    this.#searchAgainAtMs = -Infinity;
   }
 
   async #search(): Promise<number> {
