@@ -1,8 +1,6 @@
 import type { ClaimedTask, KeyLine } from "./claimed-task.ts";
+import { PER_KEY_MAX } from "./prefetch.ts";
 import { FIELD } from "./sql/claim.ts";
-
-/** Of one key. */
-const AHEAD_MAX = 50;
 
 /**
  * The keyed tasks that this worker holds, one line per key. A task is released to run only when the
@@ -76,10 +74,10 @@ export class KeyLines {
   }
 
   #count(line: KeyLine, change: 1 | -1): void {
-    const before = Math.min(line.waiting, AHEAD_MAX);
+    const before = Math.min(line.waiting, PER_KEY_MAX);
     line.waiting += change;
     this.#waiting += change;
-    this.#ahead += Math.min(line.waiting, AHEAD_MAX) - before;
+    this.#ahead += Math.min(line.waiting, PER_KEY_MAX) - before;
   }
 
   /** Everything that waits in the line: it must not run here now. */

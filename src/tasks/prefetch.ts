@@ -6,7 +6,7 @@ const PREFETCH_MAX = 2_000;
 const MEASURE_MS = 20;
 const UNANSWERED_MAX = 2_000;
 /** Of one key: more waiting in memory help nobody. */
-const PER_KEY_MAX = 50;
+export const PER_KEY_MAX = 50;
 const PER_KEY_MIN = 2;
 
 /** What a worker has in hand. */
