@@ -26,8 +26,8 @@ it("asks for what is done in a tenth of a second, when half of that is gone", ()
 });
 
 it("asks for nothing while the database is behind with what ended", () => {
-  expect(fast().want({ ...NOTHING, unanswered: 2_000 })).toBe(2_020);
-  expect(fast().want({ ...NOTHING, unanswered: 2_001 })).toBe(0);
+  expect(fast().want({ ...NOTHING, unanswered: 4_000 })).toBe(2_020);
+  expect(fast().want({ ...NOTHING, unanswered: 4_001 })).toBe(0);
 });
 
 describe("of keyed tasks", () => {

@@ -4,7 +4,8 @@ import type { Clock } from "../base/clock.ts";
 const AHEAD_SECONDS = 0.1;
 const PREFETCH_MAX = 2_000;
 const MEASURE_MS = 20;
-const UNANSWERED_MAX = 2_000;
+/** Two batches of ends: one on its way, one that is gathered. */
+const UNANSWERED_MAX = 4_000;
 /** Of one key: more waiting in memory help nobody. */
 export const PER_KEY_MAX = 50;
 const PER_KEY_MIN = 2;
