@@ -83,5 +83,5 @@ try {
   await main();
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n${USAGE}\n`);
-  process.exitCode = 2;
+  process.exit(2); // Whatever the run that failed has left behind must not go on.
 }

@@ -185,10 +185,10 @@ await Promise.all([
   watchBacklog(),
   // Large enough for packs, and at once, so that workers are fast enough to take them whole.
   every(
-    5,
+    8,
     unlessFull(plain, () => enqueue(plain, many("plain", 300))),
   ),
-  every(4, unlessFull(orders, enqueueOrders)),
+  every(3, unlessFull(orders, enqueueOrders)),
   every(3, unlessFull(lines, enqueueLines)),
   every(
     5,
@@ -196,8 +196,8 @@ await Promise.all([
   ),
   every(10, unlessFull(flaky, enqueueFlaky)),
   every(10, unlessFull(plain, enqueueOnce)),
-  every(60, appendSome),
-  every(60, appendSome),
+  every(40, appendSome),
+  every(40, appendSome),
   every(0.2, appendHarm),
 ]);
 await pool.end();

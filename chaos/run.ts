@@ -45,7 +45,7 @@ export async function run(options: RunOptions): Promise<Truth> {
     const recovered =
       record.recoveredMs === null ? "never" : `${Math.round(record.recoveredMs)} ms`;
     say(`${fault.kind}: work went on after ${recovered}`);
-    await stage.scaleTo(WORKERS);
+    await Promise.all([stage.scaleTo(WORKERS), stage.vacuum()]);
   }
   say("the load ends");
   await Promise.all(stage.producers.map((producer) => producer.stop()));

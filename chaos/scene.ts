@@ -21,6 +21,9 @@ export interface Work {
   readonly act?: "throw" | "exit" | "hang" | "hog";
 }
 
+/** With which a process ends that a task or an event takes along. */
+export const POISON_CODE = 7;
+
 const BACKOFF = { kind: "fixed", baseSeconds: 0.2 } as const;
 
 /** Most of the volume: nothing but the system itself. */
@@ -87,7 +90,7 @@ async function suffer(harm: Happening["harm"]): Promise<void> {
   if (harm === "throw") throw new Error("as told");
   if (harm === "hang") await new Promise(() => {});
   // An event that always ends its process would end them all: who tries again may be lucky.
-  if (Math.random() < 0.5) process.exit(7);
+  if (Math.random() < 0.5) process.exit(POISON_CODE);
 }
 
 /** From now on no event does harm: what was set aside may be handled. */

@@ -61,9 +61,11 @@ export class Stage implements AsyncDisposable {
 
   /** Workers that are neither killed nor paused. */
   get workers(): ChaosProcess[] {
-    return this.#processes.filter(
+    const running = this.#processes.filter(
       ({ workerId, isGone, isPaused }) => workerId !== null && !isGone && !isPaused,
     );
+    // Not by who was up first: the seed decides which of them is hit.
+    return running.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   }
 
   get producers(): ChaosProcess[] {
@@ -118,13 +120,23 @@ export class Stage implements AsyncDisposable {
     const spare = this.workers.slice(count);
     await Promise.all(spare.map((worker) => worker.stop()));
     while (this.workers.length < count) {
-      await this.startWorker().catch(() => delay(RESTART_MS)); // What is broken may hit it too.
+      const missing = Array.from(
+        { length: count - this.workers.length },
+        () => this.startWorker().catch(() => delay(RESTART_MS)), // What is broken may hit it too.
+      );
+      await Promise.all(missing);
     }
   }
 
   /** As many workers as there should be. */
   async refill(): Promise<void> {
     await this.scaleTo(this.#wanted);
+  }
+
+  /** Every crash takes the statistics along by which the server itself knows what to clean. */
+  async vacuum(): Promise<void> {
+    const text = "VACUUM tidemill.tasks, tidemill.task_packs, tidemill.task_claims";
+    await this.withClient((client) => client.query(text)).catch(() => {}); // The next one will do.
   }
 
   /** Past all proxies. */

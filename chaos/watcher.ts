@@ -7,7 +7,8 @@ const LOOK = `
   SELECT COALESCE(pg_sequence_last_value('chaos.effects_seq_seq'), 0)::int AS finished,
          COALESCE(pg_sequence_last_value('chaos.handled_seq_seq'), 0)::int AS handled,
          (SELECT count(*)::int FROM tidemill.tasks
-           WHERE queue = 'limited' AND state = 'running') AS limited`;
+           WHERE lane IN (SELECT lane FROM tidemill.task_lanes WHERE queue = 'limited')
+             AND state = 'running') AS limited`;
 
 /** Looks at the database all the time, past all proxies, and writes down what it saw. */
 export class Watcher implements AsyncDisposable {

@@ -10,6 +10,7 @@ import {
   limited,
   lines,
   orders,
+  POISON_CODE,
   plain,
   ticks,
   WORKER,
@@ -76,7 +77,7 @@ async function act(task: Task<Work>, context: TaskContext): Promise<void> {
       throw new Error("as told");
     case "exit":
       history.flush();
-      process.exit(7);
+      process.exit(POISON_CODE);
     case "hang":
       await new Promise((_, reject) => {
         context.signal.addEventListener("abort", () => reject(context.signal.reason as Error));

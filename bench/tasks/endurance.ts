@@ -66,6 +66,8 @@ export async function backlogFigures(contest: Contest): Promise<Figure[]> {
     pairs: BACKLOG_PAIRS,
     measuredTasks: MEASURED_TASKS,
     pending: BACKLOG,
+    few,
+    many,
   };
   return [
     {

@@ -7,7 +7,8 @@ import { Session } from "./session.ts";
 
 /** Servers tell of transactions up to ten seconds late: those of the start must not count. */
 const SETTLE_MS = 15_000;
-const COUNTED_MS = 20_000;
+/** Twice what most loops do at the least often: not more or fewer of them by chance. */
+const COUNTED_MS = 60_000;
 const LOOK_MS = 50;
 
 /** Transactions that workers with nothing to do cause: of the leader, and of another one. */

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { whyNoFakeClock } from "../processes.ts";
-import { WORKER } from "../scene.ts";
+import { POISON_CODE, WORKER } from "../scene.ts";
 import { anyWorker, type Fault, LEASE_MS, LOSS_MS, onWorker, RESUME_MS } from "./fault.ts";
 
 const HEARTBEAT_MS = WORKER.heartbeatTimeout ?? LEASE_MS;
@@ -38,7 +38,8 @@ export const WORKER_FAULTS: readonly Fault[] = [
   },
   onWorker("deploy", RESUME_MS, async (worker, stage) => {
     const code = await worker.stop();
-    if (code !== 0) throw new Error(`${worker.name} ended with ${code} instead of in peace`);
+    if (code !== 0 && code !== POISON_CODE)
+      throw new Error(`${worker.name} ended with ${code} instead of in peace`);
     await stage.refill();
   }),
   {

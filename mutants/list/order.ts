@@ -53,9 +53,8 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
         file: "src/tasks/executor.ts",
         find: "task.isCancelled && isUndone ? settleCancelled(task) : settlement);\n",
         replace: `task.isCancelled && isUndone ? settleCancelled(task) : settlement);
-    if (task.key === undefined || !task.holdsKey || isUndone) return;
-    task.holdsKey = false;
-    const next = this.#keys.leave(task.key);
+    if (task.key === undefined || isUndone) return;
+    const next = this.#keys.leave(task.key, task);
     if (next === undefined) return;
     this.#enqueue(next);
     this.#startMore();

@@ -50,13 +50,12 @@ export class Leader implements Service {
   #term: bigint | undefined;
   /** Since when this worker leads without a failed cycle. */
   #steadySince = Infinity;
-  #forgotAtMs = -Infinity;
 
   constructor(db: Database, election: Election, options: LeaderOptions) {
     this.#db = db;
     this.#election = election;
     this.#options = options;
-    this.#duties = [this.#registryDuty(), ...options.duties];
+    this.#duties = [...this.#registryDuties(), ...options.duties];
   }
 
   get term(): bigint | undefined {
@@ -126,24 +125,33 @@ export class Leader implements Service {
     }
   }
 
-  #registryDuty(): LeaderDuty {
+  #registryDuties(): LeaderDuty[] {
     const { clock, heartbeatTimeoutMs, logger, workerId } = this.#options;
-    return {
-      name: "registry",
-      everyMs: Math.min(1_000, heartbeatTimeoutMs / 2),
-      run: async () => {
-        const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000, workerId);
-        if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
-        if (clock.now() - this.#forgotAtMs > FORGET_EVERY_MS) {
-          this.#forgotAtMs = clock.now();
-          await forgetEndedWorkers(this.#db, FORGET_SECONDS);
-        }
-        // Who could not reach the database may not have been the only one.
-        if (clock.now() - this.#steadySince < heartbeatTimeoutMs) return;
-        const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
-        await this.#db.transaction((tx) => removeStaleWorkers(tx, ageSeconds, workerId));
+    return [
+      {
+        name: "mark dead workers",
+        everyMs: Math.min(1_000, heartbeatTimeoutMs / 2),
+        run: async () => {
+          const dead = await markDeadWorkers(this.#db, heartbeatTimeoutMs / 1000, workerId);
+          if (dead.length > 0) logger.warn({ dead }, "workers stopped beating");
+        },
       },
-    };
+      {
+        name: "remove stale workers",
+        everyMs: heartbeatTimeoutMs,
+        run: async () => {
+          // Who could not reach the database may not have been the only one.
+          if (clock.now() - this.#steadySince < heartbeatTimeoutMs) return;
+          const ageSeconds = (2 * heartbeatTimeoutMs) / 1000;
+          await this.#db.transaction((tx) => removeStaleWorkers(tx, ageSeconds, workerId));
+        },
+      },
+      {
+        name: "forget ended workers",
+        everyMs: FORGET_EVERY_MS,
+        run: () => forgetEndedWorkers(this.#db, FORGET_SECONDS),
+      },
+    ];
   }
 
   #become(term: bigint | undefined): void {

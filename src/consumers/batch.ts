@@ -334,11 +334,11 @@ export class Deadline {
   readonly #abort = new AbortController();
   readonly #cancel: () => void;
   readonly #clock: Clock;
-  readonly #halfMs: number;
+  readonly #halfAtMs: number;
 
   constructor({ batchTimeoutMs, clock, hardStop }: BatchContext) {
     this.#clock = clock;
-    this.#halfMs = clock.now() + batchTimeoutMs / 2;
+    this.#halfAtMs = clock.now() + batchTimeoutMs / 2;
     let reach: (reason: Error) => void = () => {};
     this.reached = new Promise((_, reject) => {
       reach = (reason) => {
@@ -368,7 +368,7 @@ export class Deadline {
   }
 
   get isHalfOver(): boolean {
-    return this.#clock.now() >= this.#halfMs;
+    return this.#clock.now() >= this.#halfAtMs;
   }
 
   clear(): void {

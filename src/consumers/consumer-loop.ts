@@ -309,6 +309,7 @@ export class ConsumerLoop {
       }
       if (before.kind !== "committed") return "again";
       this.#checkpoint = before.checkpoint;
+      if (before.checkpoint < healthy) return "again"; // Its time was up before it was there.
     }
     const consumer = this.partition.name;
     if (onFailure === "park" && isInWindow) {

@@ -199,7 +199,7 @@ export class Claimer {
   readonly #wantKeyed = (space: KeyClaimer): number => {
     const { active, ready, unanswered, keys } = this.#executor;
     const { fairnessTurn } = this.#options;
-    const room = this.#prefetch.wantKeyed({ active, ready, unanswered, behind: keys.waiting });
+    const room = this.#prefetch.wantKeyed({ active, ready, unanswered, behind: keys.ahead });
     if (this.#want() > 0) return room;
     if (space.isHere) return 0;
     // As for others that have nothing here, however long all slots have been taken.

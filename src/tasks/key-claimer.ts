@@ -10,7 +10,7 @@ import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
 import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
-import type { ClaimedRows } from "./sql/claim.ts";
+import { type ClaimedRows, FIELD } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
 import { lookAtKeyLanes } from "./sql/key-lanes.ts";
 import { probeKeySpace } from "./sql/key-packs.ts";
@@ -90,9 +90,10 @@ export class KeyClaimer {
     this.#settling = parts.settling;
     this.#server = parts.server;
     this.#clock = parts.clock;
-    this.#lanes = new KeyLaneBook((key) => keyLane(space.id, bucketOf(key)));
+    this.#lanes = new KeyLaneBook((key) => keyLane(space.id, bucketOf(key.split(FIELD)[1] ?? "")));
     this.#packs = new KeyPacks(session, space.id, {
       ...parts.packs,
+      clock: parts.clock,
       onOpened: () => {
         this.#lanes.assumeWork();
         parts.packs.onOpened();
@@ -175,7 +176,7 @@ export class KeyClaimer {
     // What a rate refused a moment ago it may allow by now, and then nobody says so.
     const isRefused = this.#rates !== undefined && this.#isBusy;
     const rate = Math.min(isRefused ? RATE_RETRY_MS : Infinity, this.#rates?.nextMs() ?? Infinity);
-    const pack = this.#packs.isObstructed ? PACK_RETRY_MS : Infinity;
+    const pack = this.#packs.isObstructed ? PACK_RETRY_MS : this.#packs.searchMs;
     return Math.max(0, Math.min(opening, hold, rate, pack));
   }
 
@@ -238,11 +239,12 @@ export class KeyClaimer {
   /** Claims up to about `want` tasks: rows first, which are before the first pack. */
   async claim(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
     const rows = await this.#claimRows(want, facts, take);
+    if (rows > 0) this.#packs.found();
     if (rows >= want || this.#lanes.size === 0) return rows;
     const [queue] = this.#allowance() === undefined ? this.#space.queues : [];
     const { marker } = this.#server;
     const owner = { ...facts, epoch: this.#epoch, marker };
-    return rows + (await this.#packs.claim(want - rows, queue, owner));
+    return rows + (await this.#packs.claim(want - rows, queue, owner, this.#fullKeys()));
   }
 
   async #claimRows(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {

@@ -59,18 +59,29 @@ describe("the line of a key", () => {
   it("names the keys of which too many wait", () => {
     const lines = new KeyLines();
     for (const id of [1, 2, 3]) lines.enter("0\u0000default\u0000key", task(id));
-    expect(lines.fullKeys(0, 2)).toEqual(["key"]);
+    expect(lines.fullKeys(0, 2)).toEqual(["default\u001fkey"]);
     expect(lines.fullKeys(0, 3)).toEqual([]);
     expect(lines.counts(0)).toEqual([{ tenant: "default", key: "key", count: 3 }]);
     expect([lines.fullKeys(1, 2), lines.counts(1)]).toEqual([[], []]); // Of another key space.
   });
 
+  it("counts of one key no more than fifty against the others", () => {
+    const lines = new KeyLines();
+    const all = Array.from({ length: 61 }, (_, id) => task(id));
+    for (const one of all) lines.enter("key", one);
+    expect([lines.waiting, lines.ahead]).toEqual([60, 50]);
+    for (const one of all.slice(0, 20)) lines.leave("key", one);
+    expect([lines.waiting, lines.ahead]).toEqual([40, 40]);
+    lines.cut("key");
+    expect([lines.waiting, lines.ahead]).toEqual([0, 0]);
+  });
+
   it("names the keys of which some are on their way back, until all are", () => {
     const lines = new KeyLines();
     for (const key of ["a", "a", "b"]) lines.startReturning(`0\u0000default\u0000${key}`);
-    expect(lines.fullKeys(0, 50)).toEqual(["a", "b"]);
+    expect(lines.fullKeys(0, 50)).toEqual(["default\u001fa", "default\u001fb"]);
     for (const key of ["a", "b"]) lines.endReturning(`0\u0000default\u0000${key}`);
-    expect(lines.fullKeys(0, 50)).toEqual(["a"]);
+    expect(lines.fullKeys(0, 50)).toEqual(["default\u001fa"]);
     lines.endReturning("0\u0000default\u0000a");
     expect(lines.isReturning("0\u0000default\u0000a")).toBe(false);
   });

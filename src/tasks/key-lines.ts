@@ -1,4 +1,6 @@
 import type { ClaimedTask, KeyLine } from "./claimed-task.ts";
+import { PER_KEY_MAX } from "./prefetch.ts";
+import { FIELD } from "./sql/claim.ts";
 
 /**
  * The keyed tasks that this worker holds, one line per key. A task is released to run only when the
@@ -7,6 +9,7 @@ import type { ClaimedTask, KeyLine } from "./claimed-task.ts";
 export class KeyLines {
   readonly #lines = new Map<string, KeyLine>();
   #waiting = 0;
+  #ahead = 0;
   /** By key: how many are on their way back to the database. */
   readonly #returning = new Map<string, number>();
   readonly #recorders = new Set<Set<string>>();
@@ -14,6 +17,11 @@ export class KeyLines {
   /** Held behind others of their key. */
   get waiting(): number {
     return this.#waiting;
+  }
+
+  /** The same, but of one key no more than a few: the others wait for each other, not for slots. */
+  get ahead(): number {
+    return this.#ahead;
   }
 
   /** Whether it may run now; otherwise it waits in its line. Tasks of a key come in order. */
@@ -31,12 +39,11 @@ export class KeyLines {
     if (line.last === undefined) line.first = task;
     else line.last.nextInLine = task;
     line.last = task;
-    line.waiting += 1;
-    this.#waiting += 1;
+    this.#count(line, 1);
     return false;
   }
 
-  /** The next of its line, after one that was released has ended for good. */
+  /** The next of its line, after one that was released has ended here. */
   leave(key: string, task: ClaimedTask): ClaimedTask | undefined {
     const line = task.releasedFrom;
     if (line === undefined) return undefined; // It waited behind another one.
@@ -62,9 +69,15 @@ export class KeyLines {
     line.first = first.nextInLine;
     first.nextInLine = undefined;
     if (line.first === undefined) line.last = undefined;
-    line.waiting -= 1;
-    this.#waiting -= 1;
+    this.#count(line, -1);
     return line.first;
+  }
+
+  #count(line: KeyLine, change: 1 | -1): void {
+    const before = Math.min(line.waiting, PER_KEY_MAX);
+    line.waiting += change;
+    this.#waiting += change;
+    this.#ahead += Math.min(line.waiting, PER_KEY_MAX) - before;
   }
 
   /** Everything that waits in the line: it must not run here now. */
@@ -96,8 +109,8 @@ export class KeyLines {
   }
 
   /**
-   * Keys of the space of which nothing more is wanted now: so many wait here that more would only
-   * be kept from other workers, or some are on their way back.
+   * Keys of the space, each behind its tenant, of which nothing more is wanted now: so many wait
+   * here that more would only be kept from other workers, or some are on their way back.
    */
   fullKeys(keySpaceId: number, max: number): string[] {
     const full = [...this.#returning.keys()];
@@ -105,8 +118,8 @@ export class KeyLines {
       for (const [key, line] of this.#lines) if (line.waiting >= max) full.push(key);
     }
     return full.flatMap((id) => {
-      const one = splitKey(id);
-      return one.keySpaceId === keySpaceId ? [one.key] : [];
+      const { tenant, key, ...of } = splitKey(id);
+      return of.keySpaceId === keySpaceId ? [`${tenant}${FIELD}${key}`] : [];
     });
   }
 

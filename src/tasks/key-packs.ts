@@ -1,3 +1,4 @@
+import type { Clock } from "../base/clock.ts";
 import type { Queryable } from "../db/database.ts";
 import { PACK_TASKS_MAX } from "./claimed-pack.ts";
 import type { Taken } from "./claims.ts";
@@ -15,6 +16,9 @@ export interface KeyPacksOptions {
   /** Tasks that waited in packs wait as rows now, some perhaps in other workers' buckets. */
   readonly onOpened: () => void;
 }
+
+/** Between two packs that are opened to see whether they hold anything that can run. */
+const SEARCH_MS = 100;
 
 /** What a claim must find true. */
 export interface OwnerFacts {
@@ -34,6 +38,8 @@ export class KeyPacks {
   readonly #session: Queryable;
   readonly #keySpaceId: number;
   readonly #options: KeyPacksOptions;
+  readonly #clock: Clock;
+  #searchAgainAtMs = -Infinity;
   #buckets = bucketSet([]);
   #owned = bucketSet([]);
   #lanes = "{}";
@@ -42,7 +48,12 @@ export class KeyPacks {
   #mayWait = true;
   #obstacle: Obstacle | null = null;
 
-  constructor(session: Queryable, keySpaceId: number, options: KeyPacksOptions) {
+  constructor(
+    session: Queryable,
+    keySpaceId: number,
+    options: KeyPacksOptions & { readonly clock: Clock },
+  ) {
+    this.#clock = options.clock;
     this.#session = session;
     this.#keySpaceId = keySpaceId;
     this.#options = options;
@@ -56,6 +67,13 @@ export class KeyPacks {
   /** Whether the first waits for something that nobody announces. */
   get isObstructed(): boolean {
     return this.#mayWait && this.#obstacle !== null;
+  }
+
+  /** Milliseconds until the next one may be opened to search it. */
+  get searchMs(): number {
+    if (!this.#mayWait) return Infinity;
+    const waitMs = this.#searchAgainAtMs - this.#clock.now();
+    return waitMs > 0 ? waitMs : Infinity;
   }
 
   get waiting(): WaitingPacks {
@@ -95,10 +113,21 @@ export class KeyPacks {
     this.#mayWait = firstPack < Infinity;
   }
 
-  /** Takes packs for about `want` tasks, or opens some. Returns how many tasks, or packs. */
-  async claim(want: number, queue: string | undefined, facts: OwnerFacts): Promise<number> {
+  /**
+   * Takes packs for about `want` tasks, or opens some. Returns how many tasks, or packs. When rows
+   * of `full` keys wait, nobody knows whether the next pack has anything else: then one is opened
+   * at a time, and as long as nothing is found, not the whole backlog at once.
+   */
+  async claim(
+    want: number,
+    queue: string | undefined,
+    facts: OwnerFacts,
+    full: readonly string[],
+  ): Promise<number> {
     if (!this.#mayWait) return 0;
-    if (queue === undefined || !this.#options.isWhole(queue)) return await this.#open(want);
+    if (queue === undefined || !this.#options.isWhole(queue)) {
+      return full.length === 0 ? await this.#open(want) : await this.#search();
+    }
     const take = Math.floor(want / PACK_TASKS_MAX);
     if (take === 0) return 0;
     const mine = { owned: this.#owned, lanes: this.#lanes };
@@ -113,6 +142,18 @@ export class KeyPacks {
     if (packs < take && this.#obstacle === null) this.#mayWait = false;
     if (packs > 0 || this.#obstacle === null || this.#obstacle === "behind") return tasks.length;
     return await this.#open(this.#obstacle === "held" ? 1 : want);
+  }
+
+  /** Rows were claimed: the next search may begin at once. */
+  found(): void {
+    this.#searchAgainAtMs = -Infinity;
+  }
+
+  async #search(): Promise<number> {
+    const nowMs = this.#clock.now();
+    if (nowMs < this.#searchAgainAtMs) return 0;
+    this.#searchAgainAtMs = nowMs + SEARCH_MS;
+    return await this.#open(1);
   }
 
   async #open(want: number): Promise<number> {

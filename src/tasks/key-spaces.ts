@@ -26,6 +26,8 @@ export class KeySpaces {
   readonly #facts: ClaimFacts;
   readonly #clock: Clock;
   #spaces = new Map<number, KeyClaimer>();
+  /** Of which something was asked for in the last round. */
+  readonly #wanted = new Set<KeyClaimer>();
   #isOwnershipNews = true;
   #lookedAtMs = -Infinity;
 
@@ -66,9 +68,9 @@ export class KeySpaces {
     for (const space of this.#spaces.values()) space.forget();
   }
 
-  /** Milliseconds until something is due that nobody announces. */
+  /** Milliseconds until something is due that nobody announces. What is not wanted is not due. */
   get restMs(): number {
-    return Math.min(...[...this.#spaces.values()].map((space) => space.restMs));
+    return Math.min(...[...this.#wanted].map((space) => space.restMs));
   }
 
   /** Asks what is ours when that may have changed, and gives back what is not. */
@@ -102,8 +104,10 @@ export class KeySpaces {
     const isLookDue = this.#clock.now() - this.#lookedAtMs >= LOOK_MS;
     if (isLookDue) this.#lookedAtMs = this.#clock.now();
     let taken = 0;
+    this.#wanted.clear();
     for (const space of this.#spaces.values()) {
       if (space.owns === 0 || want(space) <= 0) continue;
+      this.#wanted.add(space);
       await space.open();
       if (isNews) await space.workArrived();
       else if (isLookDue) await space.look();

@@ -71,3 +71,97 @@ it("opens a pack that waits too long, also when others complete without end", as
   stop.abort();
   await running;
 });
+
+/** Answers when told to, and what is full is completed as it is asked. */
+function slowServer() {
+  const batches: { ids: string[]; answer: () => void; fail: () => void }[] = [];
+  const db: Queryable = {
+    query: <Row>(_: Statement, values: readonly unknown[] = []): Promise<Row[]> =>
+      new Promise((resolve, reject) => {
+        const ids = String(values[0]).slice(1, -1).split(",");
+        batches.push({
+          ids,
+          answer: () => resolve(ids.map((id) => ({ id, is_done: true })) as Row[]),
+          fail: () => reject(new Error("the connection broke")),
+        });
+      }),
+  };
+  return { batches, db };
+}
+
+it("sends half a batch before it deals with the answer of the last one", async () => {
+  const { batches, db } = slowServer();
+  const completed: string[] = [];
+  const sentBefore: number[] = [];
+  const stop = new AbortController();
+  const finisher = new PackFinisher(db, {
+    clock: new ManualClock(),
+    logger: silentLogger,
+    endedClaims: new EndedClaims(),
+    onCompleted: ({ id }) => {
+      completed.push(id);
+      sentBefore.push(batches.length);
+    },
+    onOpened: () => {},
+    onAnswered: () => {},
+  });
+  const full = (from: number, to: number): void => {
+    for (let id = from; id <= to; id += 1) {
+      const one = pack(id, 1);
+      for (const task of one.tasks) finisher.add(one, task);
+    }
+  };
+  const running = finisher.run(stop.signal);
+  full(1, 1);
+  await settle();
+  full(2, 11);
+  batches[0]?.answer();
+  await settle();
+  expect(sentBefore).toEqual([2]); // Ten were enough to go first.
+  full(12, 20);
+  batches[1]?.answer();
+  await settle();
+  expect(sentBefore.slice(1)).toEqual(Array.from({ length: 10 }, () => 2)); // Nine were not.
+  expect(finisher.isEmpty).toBe(false);
+  batches[2]?.answer();
+  await settle();
+  expect(completed).toHaveLength(20);
+  expect(finisher.isEmpty).toBe(true);
+  stop.abort();
+  await running;
+});
+
+it("sends again what went before an answer and was not answered itself", async () => {
+  const clock = new ManualClock();
+  const { batches, db } = slowServer();
+  const completed = new Set<string>();
+  const stop = new AbortController();
+  const finisher = new PackFinisher(db, {
+    clock,
+    logger: silentLogger,
+    endedClaims: new EndedClaims(),
+    onCompleted: ({ id }) => completed.add(id),
+    onOpened: () => {},
+    onAnswered: () => {},
+  });
+  const packs = Array.from({ length: 11 }, (_, n) => pack(n + 1, 1));
+  const running = finisher.run(stop.signal);
+  for (const one of packs) {
+    if (one === packs[1]) await settle(); // The first goes alone.
+    for (const task of one.tasks) finisher.add(one, task);
+  }
+  batches[0]?.answer();
+  await settle();
+  batches[1]?.fail();
+  await settle();
+  expect(finisher.isEmpty).toBe(false);
+  clock.advance(60);
+  await settle();
+  expect(batches[2]?.ids).toEqual(batches[1]?.ids);
+  expect(packs.map((one) => one.isDoubtful)).toEqual([false, ...Array(10).fill(true)]);
+  batches[2]?.answer();
+  await settle();
+  expect(completed.size).toBe(11);
+  stop.abort();
+  await running;
+});

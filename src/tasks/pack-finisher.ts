@@ -28,11 +28,19 @@ export interface PackFinisherOptions {
 }
 
 const FLUSH_MAX = 2_000 / PACK_TASKS_MAX;
+/** So many are sent before the last answer is dealt with: the server need not wait for that. */
+const FLUSH_EARLY = FLUSH_MAX / 2;
 /** Ends wait no longer than this for those of the other tasks of their pack. */
 const LINGER_MS = 20;
 const LOCKED_MS = 50;
 const RETRY_MS_MAX = 2_000;
 const IDLE_MS = 60_000;
+
+/** A batch that is on its way. */
+interface Flight {
+  readonly packs: readonly TaskPack[];
+  readonly answer: Promise<PackAnswer>;
+}
 
 /**
  * Writes the ends of tasks that were claimed as packs. When all tasks of a pack have completed, the
@@ -48,7 +56,7 @@ export class PackFinisher implements Service {
   /** Of which some tasks have ended. */
   readonly #lingering = new Set<TaskPack>();
   #full: TaskPack[] = [];
-  #sending: TaskPack[] = [];
+  #flight: Flight | undefined;
   /** Whether packs of a queue are worth taking whole. */
   readonly use: PackUse;
   #onEmpty: (() => void)[] = [];
@@ -124,7 +132,7 @@ export class PackFinisher implements Service {
   }
 
   get isEmpty(): boolean {
-    return this.#lingering.size + this.#full.length + this.#sending.length === 0;
+    return this.#lingering.size + this.#full.length === 0 && this.#flight === undefined;
   }
 
   /** Resolves when everything added so far was answered, or passed on. */
@@ -153,8 +161,8 @@ export class PackFinisher implements Service {
       for (const { queue } of due) this.use.opened(queue);
       await this.open(due, this.#db);
     }
-    if (this.#sending.length === 0) this.#sending = this.#full.splice(0, FLUSH_MAX);
-    if (this.#sending.length > 0) await this.#complete();
+    if (this.#flight === undefined) this.#send(1);
+    if (this.#flight !== undefined) await this.#land(this.#flight);
     else if (due.length === 0) return this.#rest(closed, nowMs);
     return "again";
   }
@@ -167,13 +175,23 @@ export class PackFinisher implements Service {
     return { restMs: IDLE_MS };
   }
 
-  async #complete(): Promise<void> {
+  /** The next batch, if at least so many packs are full. */
+  #send(atLeast: number): void {
+    if (this.#full.length < atLeast) return;
+    const packs = this.#full.splice(0, FLUSH_MAX);
+    const answer = this.#complete(packs);
+    answer.catch(() => {}); // Whoever waits for it is told.
+    this.#flight = { packs, answer };
+  }
+
+  async #land({ packs, answer }: Flight): Promise<void> {
     const { clock, onCompleted, onAnswered } = this.#options;
-    const { done, locked } = await this.#send();
-    const sent = this.#sending;
-    this.#sending = [];
+    const { done, locked } = await answer.finally(() => {
+      this.#flight = undefined;
+    });
+    this.#send(FLUSH_EARLY);
     const nowMs = clock.now();
-    for (const pack of sent) {
+    for (const pack of packs) {
       if (done.has(pack.id)) {
         pack.state = "completed";
         this.use.completed(pack.queue);
@@ -188,19 +206,20 @@ export class PackFinisher implements Service {
     onAnswered();
   }
 
-  async #send(): Promise<PackAnswer> {
+  async #complete(packs: readonly TaskPack[]): Promise<PackAnswer> {
     const { endedClaims } = this.#options;
     const claims = endedClaims.all();
     try {
-      const answer = await completePacks(this.#db, this.#sending, claims);
+      const answer = await completePacks(this.#db, packs, claims);
       endedClaims.forget(claims);
       return answer;
     } catch (error) {
       // What the server refuses, or what is more than fits into one text, is found task by task.
       if (isRefusal(error) || error instanceof RangeError) {
-        return { done: NONE, locked: new Set(this.#sending.map((pack) => pack.id)) };
+        return { done: NONE, locked: new Set(packs.map((pack) => pack.id)) };
       }
-      for (const pack of this.#sending) pack.isDoubtful = true;
+      for (const pack of packs) pack.isDoubtful = true;
+      this.#full.unshift(...packs);
       throw error;
     }
   }

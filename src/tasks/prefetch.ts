@@ -4,9 +4,10 @@ import type { Clock } from "../base/clock.ts";
 const AHEAD_SECONDS = 0.1;
 const PREFETCH_MAX = 2_000;
 const MEASURE_MS = 20;
-const UNANSWERED_MAX = 2_000;
+/** Two batches of ends: one on its way, one that is gathered. */
+const UNANSWERED_MAX = 4_000;
 /** Of one key: more waiting in memory help nobody. */
-const PER_KEY_MAX = 50;
+export const PER_KEY_MAX = 50;
 const PER_KEY_MIN = 2;
 
 /** What a worker has in hand. */
@@ -19,7 +20,7 @@ export interface Holding {
 }
 
 export interface KeyedHolding extends Holding {
-  /** Claimed, behind another one of their key. */
+  /** Claimed, behind another one of their key; of one key no more than a few. */
   readonly behind: number;
 }
 
@@ -73,12 +74,13 @@ export class Prefetch {
   /**
    * How many keyed ones to ask for. They wait for each other, so more of them are held than slots
    * would take, and what waits must not keep other keys from slots that nobody uses. What has ended
-   * speaks for a slot as well: its answer lets the next one of its key go. In few and large claims.
+   * may speak for a slot as well: its answer lets the next one of its key go. In few, large claims.
    */
   wantKeyed({ active, ready, unanswered, behind }: KeyedHolding): number {
     const most = 2 * (this.#concurrency + this.#size);
     const room = most - active - ready - behind;
-    const idle = this.#concurrency - active - ready - unanswered;
+    // A handler that outlives its timeout runs, and its task has ended.
+    const idle = this.#concurrency - active - ready - Math.max(0, unanswered);
     return Math.max(room < most / 4 ? 0 : room, idle);
   }
 

@@ -109,7 +109,7 @@ const LOOK = statement(
           AND ready.claim_order >= first.claim_order
           AND ready.claim_order > line.after
           AND ready.state = 'pending'
-          AND ready.partition_key <> ALL ($8::text[])
+          AND ready.tenant || chr(31) || ready.partition_key <> ALL ($8::text[])
           AND NOT EXISTS (
             SELECT FROM {schema}.key_holds AS hold
              WHERE hold.key_space_id = $1
@@ -143,6 +143,7 @@ export interface KeyLook {
 
 export interface KeyLookRequest {
   readonly packs: WaitingPacks;
+  /** Tenant and key, with a FIELD between. */
   readonly exceptKeys: readonly string[];
   /** Held keys of a lane that are worth telling. */
   readonly heldMax: number;

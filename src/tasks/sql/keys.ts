@@ -140,7 +140,7 @@ const CLAIM_KEYED = statement(
            AND ready.claim_order > line.after
            AND ready.state = 'pending'
            AND ${BEFORE_PACKS}
-           AND ready.partition_key <> ALL ($9::text[])
+           AND ready.tenant || chr(31) || ready.partition_key <> ALL ($9::text[])
            AND ${NOT_HELD}
          ORDER BY ready.claim_order
          LIMIT line.take
@@ -169,7 +169,7 @@ const CLAIM_KEYED_LIMITED = statement(
            AND ready.claim_order > line.after
            AND ready.state = 'pending'
            AND ${BEFORE_PACKS}
-           AND ready.partition_key <> ALL ($9::text[])
+           AND ready.tenant || chr(31) || ready.partition_key <> ALL ($9::text[])
            AND ${NOT_HELD}
          ORDER BY ready.claim_order
          LIMIT line.take
@@ -208,6 +208,7 @@ export interface KeyedClaimRequest extends ClaimRequest {
   /** Rows behind the first of these are not taken. */
   readonly packs: Omit<WaitingPacks, "keySpaceId">;
   /** Keys of which nothing more is wanted now. */
+  /** Tenant and key, with a FIELD between. */
   readonly exceptKeys: readonly string[];
   /** Undefined: as many of a key as come. */
   readonly perKey?: KeyAllowance;

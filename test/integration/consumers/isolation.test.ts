@@ -23,6 +23,38 @@ it("an event that always hangs is found behind events of no concern", async () =
   expect(status?.checkpoint).toBe(2n);
 });
 
+it("what precedes a poison event is handled first, in more than one batch if need be", async () => {
+  const database = await testDatabase();
+  await database.pool.query("CREATE TABLE handled (position BIGINT)");
+  const mill = await database.connect();
+  await mill.append(
+    order,
+    [1, 2, 3, 4, 5].map(() => ({ type: "Paid" })),
+  );
+  let isPoisonKnown = false;
+  const slow = consumer("slow", {
+    handle: async ({ position }, { tx }) => {
+      if (position === 5n) {
+        isPoisonKnown = true;
+        throw new Error("poison");
+      }
+      // Fast until the poison is met: so all that precedes it is to be committed in one batch.
+      if (isPoisonKnown) await tx.query("SELECT pg_sleep(0.15)");
+      await tx.query("INSERT INTO handled VALUES ($1)", [position]);
+    },
+  });
+  const options = { ...CALM, batchTimeout: 500, maxConsecutiveFailures: 1 };
+  await mill.startWorker({ consumers: [slow], ...options });
+  const status = await eventually(async () => {
+    const [found] = await mill.listConsumers();
+    expect(found?.state).toBe("quarantined");
+    return found;
+  });
+  expect(status).toMatchObject({ checkpoint: 4n, poison: { position: 5n } });
+  const { rows } = await database.pool.query("SELECT position FROM handled ORDER BY position");
+  expect(rows.map((row) => Number(row.position))).toEqual([1, 2, 3, 4]);
+});
+
 it("a branch of a failed handler cannot write behind the rollback", async () => {
   const database = await testDatabase();
   await database.pool.query("CREATE TABLE written (n INT)");

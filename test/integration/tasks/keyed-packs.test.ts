@@ -3,7 +3,7 @@ import { bucketOf } from "../../../src/cluster/ring.ts";
 import { failed, queue } from "../../../src/index.ts";
 import { testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
-import { range, readColumn } from "./scene.ts";
+import { gate, range, readColumn } from "./scene.ts";
 
 type Step = { readonly key: string; readonly n: number };
 const STEPS = queue<Step>("steps", {
@@ -53,6 +53,32 @@ describe("a bulk of keyed tasks", () => {
       (all) => new Set(all.map((bucket) => bucket % 2)).size,
     );
     expect(parities).toEqual([1, 1]);
+  });
+
+  it("is not opened as a whole by a worker that can run one task of each key", async () => {
+    const database = await testDatabase();
+    const mill = await database.connect();
+    const bulk = range(100).flatMap((n) => keys(25).map((key) => step(key, n)));
+    await mill.enqueueMany(STEPS, bulk);
+    const packs = "SELECT count(*)::int FROM tidemill.task_packs";
+    expect(await readColumn<number>(database, packs)).toEqual([100]);
+    const end = gate();
+    let started = 0;
+    const handler = STEPS.handle(async () => {
+      started += 1;
+      await end.opened;
+    });
+    await mill.startWorker({ handlers: [handler], concurrency: 50 });
+    await eventually(() => expect(started).toBe(25));
+    const fromMs = performance.now();
+    const [before = 0] = await readColumn<number>(database, packs);
+    await eventually(async () => {
+      const [now = 0] = await readColumn<number>(database, packs);
+      expect(now).toBeLessThanOrEqual(before - 6);
+    });
+    // Ten in a second at the most: each may hold another key, and most do not.
+    expect(performance.now() - fromMs).toBeGreaterThan(300);
+    end.open();
   });
 
   it("whose task is cancelled leaves the others at their places", async () => {

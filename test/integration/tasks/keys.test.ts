@@ -93,6 +93,26 @@ describe("tasks of one key", () => {
     end.open();
   });
 
+  it("of another tenant do not wait for those of an equal key", async () => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders");
+    const end = gate();
+    const started = new Set<string>();
+    const handler = orders.handle(async (task) => {
+      started.add(task.tenant);
+      await end.opened;
+    });
+    await mill.startWorker({ ...FAST, handlers: [handler], concurrency: 4 });
+    for (let n = 0; n < 20; n += 1) {
+      await mill.enqueue(orders, { n }, { partitionKey: "same", tenant: "acme" });
+    }
+    await eventually(() => expect(started).toEqual(new Set(["acme"])));
+    await mill.enqueue(orders, { n: 0 }, { partitionKey: "same", tenant: "beta" });
+    await eventually(() => expect(started).toEqual(new Set(["acme", "beta"])));
+    end.open();
+  });
+
   it("of another queue do not wait for those of an equal key", async () => {
     const db = await testDatabase();
     const mill = await db.connect();

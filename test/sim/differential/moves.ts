@@ -226,7 +226,7 @@ export class Moves {
     },
     claimKeyed: () => {
       const request = { ...this.#claim, ...this.#owner, keySpaceId: 0 };
-      const exceptKeys = this.#random.chance(0.2) ? [this.#some(KEYS)] : [];
+      const exceptKeys = this.#random.chance(0.2) ? [`t\u001f${this.#some(KEYS)}`] : [];
       const take = 1 + this.#random.below(3);
       const lanes = KEY_LANES.map((lane) => ({ lane, floor: 0, start: 0, held: [], take }));
       return async (db) =>
@@ -256,7 +256,7 @@ export class Moves {
       return look?.lanes.map(({ lane, headOrder }) => `${lane} ${headOrder}`).sort();
     },
     lookAtKeys: () => {
-      const exceptKeys = this.#random.chance(0.3) ? [this.#some(KEYS)] : [];
+      const exceptKeys = this.#random.chance(0.3) ? [`t\u001f${this.#some(KEYS)}`] : [];
       const held = KEYS.map((key) => ({ tenant: "t", key }));
       const lanes = KEY_LANES.map((lane, place) => ({
         lane,

@@ -103,7 +103,7 @@ function* claimKeyed(scene: Scene, values: readonly unknown[]): Steps<readonly o
     const ready = (inLane.get(lane) ?? []).filter(
       ({ data: task }) =>
         orderOf(task) > after &&
-        !(except as string[]).includes(task.partitionKey ?? "") &&
+        !(except as string[]).includes(`${task.tenant}\u001f${task.partitionKey}`) &&
         !holds.some((hold) => isOfKey(hold)(task)),
     );
     for (const found of ready.sort(byOrder).slice(0, take)) {
@@ -229,7 +229,7 @@ function lookAtKeyLanes(scene: Scene, values: readonly unknown[]): object[] {
       ready.filter(
         (task) =>
           orderOf(task) > after &&
-          !(except as string[]).includes(task.partitionKey ?? "") &&
+          !(except as string[]).includes(`${task.tenant}\u001f${task.partitionKey}`) &&
           !holds.some((hold) => isOfKey(hold)(task)),
       ),
     );
