@@ -72,6 +72,41 @@ it("opens a pack that waits too long, also when others complete without end", as
   await running;
 });
 
+it("completes packs although another one cannot be opened", async () => {
+  const clock = new ManualClock();
+  const completed: string[] = [];
+  const db: Queryable = {
+    query: <Row>({ name }: Statement, values: readonly unknown[] = []): Promise<Row[]> => {
+      if (name !== "packs_complete") return Promise.reject(new Error("it cannot be opened"));
+      const ids = String(values[0]).slice(1, -1).split(",");
+      return Promise.resolve(ids.map((id) => ({ id, is_done: true })) as Row[]);
+    },
+  };
+  const stop = new AbortController();
+  const finisher = new PackFinisher(db, {
+    clock,
+    logger: silentLogger,
+    endedClaims: new EndedClaims(),
+    onCompleted: ({ id }) => completed.push(id),
+    onOpened: () => {},
+    onAnswered: () => {},
+  });
+  const running = finisher.run(stop.signal);
+  const slow = pack(1, 2);
+  finisher.add(slow, slow.tasks[0]!);
+  await settle();
+  clock.advance(21);
+  await settle();
+  const full = pack(10, 1);
+  finisher.add(full, full.tasks[0]!);
+  clock.advance(100); // The pack that could not be opened is due again.
+  await settle();
+  expect(completed).toEqual(["10"]);
+  expect(finisher.isEmpty).toBe(false);
+  stop.abort();
+  await running;
+});
+
 /** Answers when told to, and what is full is completed as it is asked. */
 function slowServer() {
   const batches: { ids: string[]; answer: () => void; fail: () => void }[] = [];

@@ -156,15 +156,17 @@ export class PackFinisher implements Service {
     const nowMs = this.#options.clock.now();
     const closed = [...this.#lingering].filter((pack) => pack.state === "closed");
     const due = closed.filter((pack) => dueMs(pack) <= nowMs);
-    // First, however much else there is to write: these have waited.
-    if (due.length > 0) {
-      for (const { queue } of due) this.use.opened(queue);
-      await this.open(due, this.#db);
-    }
+    // First on the wire, however much else there is to write: these have waited. What else there is
+    // does not wait for their answer, which may be that it cannot be done.
+    for (const { queue } of due) this.use.opened(queue);
+    const opening = due.length === 0 ? undefined : this.open(due, this.#db);
+    opening?.catch(() => {}); // Awaited below, unless the batch fails.
     if (this.#flight === undefined) this.#send(1);
-    if (this.#flight !== undefined) await this.#land(this.#flight);
-    else if (due.length === 0) return this.#rest(closed, nowMs);
-    return "again";
+    const flight = this.#flight;
+    if (flight !== undefined) await this.#land(flight);
+    await opening;
+    if (flight !== undefined || due.length > 0) return "again";
+    return this.#rest(closed, nowMs);
   }
 
   #rest(closed: readonly TaskPack[], nowMs: number): TurnResult {
@@ -186,9 +188,13 @@ export class PackFinisher implements Service {
 
   async #land({ packs, answer }: Flight): Promise<void> {
     const { clock, onCompleted, onAnswered } = this.#options;
-    const { done, locked } = await answer.finally(() => {
+    let told: PackAnswer;
+    try {
+      told = await answer;
+    } finally {
       this.#flight = undefined;
-    });
+    }
+    const { done, locked } = told;
     this.#send(FLUSH_EARLY);
     const nowMs = clock.now();
     for (const pack of packs) {
