@@ -7,7 +7,7 @@ import { Session } from "./session.ts";
 
 /** Servers tell of transactions up to ten seconds late: those of the start must not count. */
 const SETTLE_MS = 15_000;
-/** Twice what most loops do at the least often: not more or fewer of them by chance. */
+/** Twice the longest rest of a loop, so that chance does not decide how many turns count. */
 const COUNTED_MS = 60_000;
 const LOOK_MS = 50;
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { ConflictError, InvalidInputError, messageOf } from "../base/errors.ts";
+import { ConflictError, InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
 import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
@@ -150,7 +150,9 @@ async function insertInPacks(
   return placed;
 }
 
-function atIndex(error: unknown, index: number): Error {
+/** Says which of many is wrong. That the database is away, for one, says nothing about the task. */
+function atIndex(error: unknown, index: number): unknown {
+  if (error instanceof TidemillError && error.retryable) return error;
   return new InvalidInputError(`task ${index}: ${messageOf(error)}`, { cause: error });
 }
 

@@ -1,4 +1,4 @@
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { ManualClock, settle } from "../../test/support/manual-clock.ts";
 import { silentLogger } from "../base/log.ts";
 import type { Queryable } from "../db/database.ts";
@@ -6,7 +6,7 @@ import type { Statement } from "../db/statement.ts";
 import { ClaimedPack } from "./claimed-pack.ts";
 import type { ClaimedTask, TaskPack } from "./claimed-task.ts";
 import { EndedClaims } from "./ended-claims.ts";
-import { PackFinisher } from "./pack-finisher.ts";
+import { PackFinisher, type PackFinisherOptions } from "./pack-finisher.ts";
 import { FIELD } from "./sql/claim.ts";
 
 const SETTLEMENT = { kind: "complete", result: "" } as const;
@@ -31,6 +31,25 @@ function pack(id: number, size: number): TaskPack {
   return made;
 }
 
+type Told = Partial<Pick<PackFinisherOptions, "onCompleted" | "onOpened" | "onAnswered">>;
+
+/** Runs until its test is over. */
+function started(db: Queryable, told: Told, clock = new ManualClock()): PackFinisher {
+  const stop = new AbortController();
+  const finisher = new PackFinisher(db, {
+    clock,
+    logger: silentLogger,
+    endedClaims: new EndedClaims(),
+    onCompleted: () => {},
+    onOpened: () => {},
+    onAnswered: () => {},
+    ...told,
+  });
+  void finisher.run(stop.signal);
+  onTestFinished(() => stop.abort());
+  return finisher;
+}
+
 it("opens a pack that waits too long, also when others complete without end", async () => {
   const clock = new ManualClock();
   const sent: string[] = [];
@@ -49,16 +68,11 @@ it("opens a pack that waits too long, also when others complete without end", as
     for (const task of full.tasks) finisher.add(full, task);
   };
   const passedOn: string[] = [];
-  const stop = new AbortController();
-  const finisher = new PackFinisher(db, {
-    clock,
-    logger: silentLogger,
-    endedClaims: new EndedClaims(),
-    onCompleted: () => {},
+  const told: Told = {
     onOpened: ({ id }) => passedOn.push(id),
     onAnswered: complete, // Another one is full before this one is answered for.
-  });
-  const running = finisher.run(stop.signal);
+  };
+  const finisher = started(db, told, clock);
   const slow = pack(1, 2);
   finisher.add(slow, slow.tasks[0]!);
   complete();
@@ -68,8 +82,6 @@ it("opens a pack that waits too long, also when others complete without end", as
   for (let round = 0; round < 5; round += 1) await settle();
   expect(passedOn).toEqual(["1"]);
   expect(sent.filter((name) => name === "packs_open_claimed")).toHaveLength(1);
-  stop.abort();
-  await running;
 });
 
 it("completes packs although another one cannot be opened", async () => {
@@ -82,16 +94,10 @@ it("completes packs although another one cannot be opened", async () => {
       return Promise.resolve(ids.map((id) => ({ id, is_done: true })) as Row[]);
     },
   };
-  const stop = new AbortController();
-  const finisher = new PackFinisher(db, {
-    clock,
-    logger: silentLogger,
-    endedClaims: new EndedClaims(),
+  const told: Told = {
     onCompleted: ({ id }) => completed.push(id),
-    onOpened: () => {},
-    onAnswered: () => {},
-  });
-  const running = finisher.run(stop.signal);
+  };
+  const finisher = started(db, told, clock);
   const slow = pack(1, 2);
   finisher.add(slow, slow.tasks[0]!);
   await settle();
@@ -103,8 +109,6 @@ it("completes packs although another one cannot be opened", async () => {
   await settle();
   expect(completed).toEqual(["10"]);
   expect(finisher.isEmpty).toBe(false);
-  stop.abort();
-  await running;
 });
 
 /** Answers when told to, and what is full is completed as it is asked. */
@@ -128,25 +132,19 @@ it("sends half a batch before it deals with the answer of the last one", async (
   const { batches, db } = slowServer();
   const completed: string[] = [];
   const sentBefore: number[] = [];
-  const stop = new AbortController();
-  const finisher = new PackFinisher(db, {
-    clock: new ManualClock(),
-    logger: silentLogger,
-    endedClaims: new EndedClaims(),
+  const told: Told = {
     onCompleted: ({ id }) => {
       completed.push(id);
       sentBefore.push(batches.length);
     },
-    onOpened: () => {},
-    onAnswered: () => {},
-  });
+  };
+  const finisher = started(db, told);
   const full = (from: number, to: number): void => {
     for (let id = from; id <= to; id += 1) {
       const one = pack(id, 1);
       for (const task of one.tasks) finisher.add(one, task);
     }
   };
-  const running = finisher.run(stop.signal);
   full(1, 1);
   await settle();
   full(2, 11);
@@ -162,25 +160,17 @@ it("sends half a batch before it deals with the answer of the last one", async (
   await settle();
   expect(completed).toHaveLength(20);
   expect(finisher.isEmpty).toBe(true);
-  stop.abort();
-  await running;
 });
 
 it("sends again what went before an answer and was not answered itself", async () => {
   const clock = new ManualClock();
   const { batches, db } = slowServer();
   const completed = new Set<string>();
-  const stop = new AbortController();
-  const finisher = new PackFinisher(db, {
-    clock,
-    logger: silentLogger,
-    endedClaims: new EndedClaims(),
+  const told: Told = {
     onCompleted: ({ id }) => completed.add(id),
-    onOpened: () => {},
-    onAnswered: () => {},
-  });
+  };
+  const finisher = started(db, told, clock);
   const packs = Array.from({ length: 11 }, (_, n) => pack(n + 1, 1));
-  const running = finisher.run(stop.signal);
   for (const one of packs) {
     if (one === packs[1]) await settle(); // The first goes alone.
     for (const task of one.tasks) finisher.add(one, task);
@@ -197,6 +187,4 @@ it("sends again what went before an answer and was not answered itself", async (
   batches[2]?.answer();
   await settle();
   expect(completed.size).toBe(11);
-  stop.abort();
-  await running;
 });

@@ -81,6 +81,18 @@ describe("enqueue refuses with words, and stores nothing:", () => {
     expect(faults).toEqual([]);
   });
 
+  it("but does not blame a task of many when its lane cannot be made now", async () => {
+    const { database, mill } = await scene();
+    const other = await database.session();
+    await other.query("BEGIN");
+    await other.query("LOCK TABLE tidemill.task_lanes");
+    const tasks = [1, 2].map((payload) => ({ payload, priority: 8 as const }));
+    await expect(mill.enqueueMany(MAILS, tasks)).rejects.toMatchObject({ retryable: true });
+    await other.query("ROLLBACK");
+    expect(await readStored(database)).toEqual(NOTHING);
+    expect(await mill.enqueueMany(MAILS, tasks)).toHaveLength(2);
+  });
+
   it("a payload that holds itself", async () => {
     const { database, mill } = await scene();
     await expect(mill.enqueue(MAILS, circular())).rejects.toThrow(
