@@ -6,15 +6,15 @@ import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Claim } from "./claimed-task.ts";
 import { Claims, sourcesOf } from "./claims.ts";
+import { type Demand, HandlerDemand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
 import type { KeyClaimer, KeySpace, TakeRows } from "./key-claimer.ts";
 import { KeySpaces } from "./key-spaces.ts";
-import { type Lane, LaneBook, type Want } from "./lanes.ts";
+import { type Lane, LaneBook, type Room, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { PackClaimer } from "./pack-claimer.ts";
-import { Prefetch } from "./prefetch.ts";
 import { PROBATION } from "./priority.ts";
 import type { ReadyLine } from "./ready-line.ts";
 import { ServerWatch } from "./server-watch.ts";
@@ -24,9 +24,10 @@ import { claimTasks, type LaneRequest, lookAtLanes } from "./sql/claim.ts";
 
 export interface ClaimerOptions {
   readonly workerId: string;
-  readonly queues: readonly string[];
   readonly leaseSeconds: number;
   readonly concurrency: number;
+  /** Defaults to what handlers in this process ask for. */
+  readonly demand?: Demand;
   /** How often to look when nobody says that there is work. */
   readonly pollMs: number;
   readonly agingSeconds: number;
@@ -74,7 +75,7 @@ export class Claimer {
   readonly #lanes: LaneBook;
   readonly #settling: Settling;
   readonly #server: ServerWatch;
-  readonly #prefetch: Prefetch;
+  readonly #demand: Demand;
   #lookedAtMs = -Infinity;
   #isWorkNews = true;
   /** News of which the lanes that have nothing here were not told yet. */
@@ -102,18 +103,18 @@ export class Claimer {
     });
     this.#packs = new PackClaimer(session, this.#claims, this.#lanes, {
       ...options,
-      ready: () => this.#prefetch.size,
+      ready: (queue) => this.#demand.aheadOf(queue),
       isByRow: (queue) => options.isByRow(queue) || this.#limiter.isLimited(queue),
     });
     this.#server = new ServerWatch(session, () => this.#forget());
-    this.#prefetch = new Prefetch(options.clock, options.concurrency);
+    this.#demand = options.demand ?? new HandlerDemand(executor, options);
     this.#spaces = new KeySpaces(session, executor, options, options.clock);
     this.#limiter = new Limiter(session, {
       workerId: options.workerId,
       leaseSeconds: options.leaseSeconds,
       clock: options.clock,
       metrics: options.metrics,
-      held: (queue) => executor.heldOf(queue),
+      held: (queue) => executor.lines.heldOf(queue),
     });
   }
 
@@ -128,7 +129,7 @@ export class Claimer {
   useKeySpaces(spaces: readonly KeySpace[]): void {
     const [settling, server, limiter] = [this.#settling, this.#server, this.#limiter];
     const [{ clock }, packs] = [this.#options, this.#packs.ofKeys];
-    const perKey = (): number => this.#prefetch.perKey;
+    const perKey = (): number => this.#demand.perKey;
     this.#spaces.use(spaces, { settling, server, limiter, clock, perKey, packs });
   }
 
@@ -169,12 +170,12 @@ export class Claimer {
 
   /** A slot came free: worth waking only when too little is left to do. */
   roomMade(): void {
-    if (this.#isHeldBack || this.#want() > 0) this.bell.ring();
+    if (this.#isHeldBack || this.#demand.mayWant) this.bell.ring();
   }
 
   /** Nothing of the lane is ready any more: if it has more, it must not miss its turn. */
   ranDry(lane: number): void {
-    if (this.#want() > 0) return; // Then all are asked anyway.
+    if (this.#demand.mayWant) return; // Then all are asked anyway.
     const space = lane < 0 ? this.#spaces.of(lane) : undefined;
     if (space?.hasWork === true || this.#lanes.hasMore(lane)) this.bell.ring();
   }
@@ -192,29 +193,16 @@ export class Claimer {
     await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
   }
 
-  #want(): number {
-    return this.#prefetch.want(this.#executor);
-  }
-
-  readonly #wantKeyed = (space: KeyClaimer): number => {
-    const { active, ready, unanswered, keys } = this.#executor;
-    const { fairnessTurn } = this.#options;
-    const room = this.#prefetch.wantKeyed({ active, ready, unanswered, behind: keys.ahead });
-    if (this.#want() > 0) return room;
-    if (space.isHere) return 0;
-    // As for others that have nothing here, however long all slots have been taken.
-    const reserve = keys.waiting > 0 ? 0 : this.#prefetch.reserve(ready, fairnessTurn);
-    return Math.min(Math.max(room, reserve), fairnessTurn);
-  };
+  readonly #wantKeyed = (space: KeyClaimer): number => this.#demand.wantKeyed(space);
 
   async #turn(): Promise<TurnResult> {
     const { pollMs, isTrusted } = this.#options;
     await this.#claims.undoDoubtful();
-    this.#prefetch.measure(this.#executor.settledCount);
+    this.#demand.measure();
     await this.#spaces.readOwnership();
     if (!isTrusted()) return { restMs: UNTRUSTED_MS }; // Nobody rings when the heart beats again.
     this.#isHeldBack = false;
-    if (this.#want() <= 0) return await this.#fillGaps();
+    if (this.#demand.want <= 0) return await this.#fillGaps();
     const isNews = this.#isWorkNews;
     this.#isWorkNews = false;
     // Both are written without waiting for each other, unless they share limits.
@@ -226,8 +214,8 @@ export class Claimer {
       this.#spaces.claim(isNews, this.#wantKeyed, this.#take),
     ]);
     const taken = some + others;
-    this.#prefetch.filled(this.#executor.ready);
-    if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#roomOf)) return "again";
+    this.#demand.filled();
+    if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#room)) return "again";
     await this.#limiter.trim();
     if (this.#isDoubted) {
       this.#isDoubted = false;
@@ -242,7 +230,7 @@ export class Claimer {
    */
   async #fillGaps(): Promise<TurnResult> {
     const { clock, fairnessTurn, pollMs } = this.#options;
-    const tasks = this.#prefetch.reserve(this.#executor.ready, fairnessTurn);
+    const tasks = this.#demand.reserve;
     if (tasks <= 0) return { restMs: pollMs };
     const everyMs = this.#lanes.size > BLIND_LANES_MAX ? LOOK_MS : GLANCE_MS;
     const waitMs = this.#isLackNews ? this.#glancedAtMs + everyMs - clock.now() : pollMs;
@@ -254,7 +242,8 @@ export class Claimer {
     );
     for (const queue of limited) await this.#limiter.take(queue, fairnessTurn);
     const want = { ...this.#wanted, tasks };
-    const lanes = this.#lanes.chooseOf(lacking, want, (queue) => this.#limiter.allowed(queue));
+    const ofQueue = (queue: string): number => this.#limiter.allowed(queue);
+    const lanes = this.#lanes.chooseOf(lacking, want, { ...this.#room, ofQueue });
     const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
     if (taken + (await this.#spaces.claim(isNews, this.#wantKeyed, this.#take)) > 0) return "again";
     this.#isHeldBack = limited.length > 0;
@@ -262,12 +251,12 @@ export class Claimer {
   }
 
   readonly #isHere = ({ queue, lane }: Lane): boolean =>
-    this.#executor.readyOf(queue)?.has(lane) === true;
+    this.#executor.lines.readyOf(queue)?.has(lane) === true;
 
   /** What would start after all that is ready here, turns or not, is left to other workers. */
   #isLacked(): (lane: Lane) => boolean {
-    const { queues } = this.#options;
-    const readyOf = (queue: string): ReadyLine | undefined => this.#executor.readyOf(queue);
+    const queues = this.#executor.lines.names;
+    const readyOf = (queue: string): ReadyLine | undefined => this.#executor.lines.readyOf(queue);
     let highest: number | undefined;
     return ({ queue, tenant, priority }) => {
       if (priority === PROBATION) return false; // One at a time, with what is claimed for all.
@@ -290,7 +279,7 @@ export class Claimer {
       await looking;
     }
     await this.#takeLimits();
-    const lanes = this.#lanes.choose(this.#wanted, this.#roomOf);
+    const lanes = this.#lanes.choose(this.#wanted, this.#room);
     // When news came, the claim is sent first and the look right behind it, on the same wire.
     const claiming = this.#claim(lanes);
     if (isBlind) looking = this.#look();
@@ -301,8 +290,7 @@ export class Claimer {
   async #takeLimits(): Promise<void> {
     for (const queue of this.#limiter.queues) {
       if (!this.#lanes.hasWork(queue)) continue;
-      const room = this.#executor.freeSlots(queue) + this.#prefetch.size;
-      await this.#limiter.take(queue, Math.min(this.#want(), room));
+      await this.#limiter.take(queue, Math.min(this.#demand.want, this.#demand.roomOf(queue)));
     }
   }
 
@@ -311,11 +299,13 @@ export class Claimer {
     (await this.#claims.take(claim, isHeldHead)).tasks;
 
   get #wanted(): Want {
-    return { tasks: this.#want(), probation: this.#executor.hasProbation ? 0 : 1 };
+    return { tasks: this.#demand.want, probation: this.#executor.hasProbation ? 0 : 1 };
   }
 
-  readonly #roomOf = (queue: string): number =>
-    Math.min(this.#executor.freeSlots(queue) + this.#prefetch.size, this.#limiter.allowed(queue));
+  readonly #room: Room = {
+    ofQueue: (queue) => Math.min(this.#demand.roomOf(queue), this.#limiter.allowed(queue)),
+    ofTenant: (queue, tenant) => this.#demand.roomOfTenant(queue, tenant),
+  };
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
     const { rows, packs } = this.#packs.divide(lanes);
@@ -365,7 +355,8 @@ export class Claimer {
 
   /** Where each lane begins. Also the moment at which an epoch may have closed. */
   async #look(isPassed?: (lane: Lane) => boolean): Promise<void> {
-    const { clock, queues } = this.#options;
+    const { clock } = this.#options;
+    const queues = this.#executor.lines.names;
     this.#isLackNews = false;
     const [version, before] = [this.#lanes.version, this.#settling.settled];
     const floors = this.#lanes.floors(isPassed ?? (() => false));

@@ -143,7 +143,7 @@ export function sourcesOf(lanes: LaneBook, executor: Executor): TaskSources {
   return {
     laneOf: (lane) => lanes.ownerOf(lane),
     handlerOf(queue) {
-      const handler = executor.handlerOf(queue);
+      const handler = executor.lines.handlerOf(queue);
       if (handler === undefined) throw new Error(`claimed a task of queue ${queue}`);
       return handler;
     },

@@ -1,33 +1,21 @@
-import type { Clock } from "../base/clock.ts";
-import { ConfigError } from "../base/errors.ts";
 import { Rounds } from "../base/rounds.ts";
 import { Timers } from "../base/timers.ts";
 import { Attempts, abortTask } from "./attempts.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Finisher } from "./finisher.ts";
 import { KeyLines } from "./key-lines.ts";
-import type { TaskMetrics } from "./metrics.ts";
-import type { TaskHandler } from "./queue.ts";
-import { ReadyLine } from "./ready-line.ts";
+import { QueueLines, type QueueLinesOptions } from "./queue-lines.ts";
 import type { TaskActs } from "./running-context.ts";
 import { giveBack, secondTry, settleCancelled } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { WorkerStoppingError } from "./task.ts";
 
-export interface ExecutorOptions {
-  readonly handlers: readonly TaskHandler[];
-  readonly concurrency: number;
-  readonly agingSeconds: number;
-  readonly fairnessTurn: number;
+export interface ExecutorOptions extends QueueLinesOptions {
   /** How long a lost task may still count as running in the database. */
   readonly lostMs: number;
-  readonly clock: Clock;
   readonly random: () => number;
-  readonly metrics: TaskMetrics;
   /** A slot came free, or all tasks of a held key were settled. */
   readonly onRoom: () => void;
-  /** Nothing more of the lane is ready here. */
-  readonly onDry: (lane: number) => void;
   /** A head that was held back has ended: its key may flow again. */
   readonly onHeadEnded: (task: ClaimedTask) => void;
   /** A keyed task is back at its old place, perhaps below the floor of its lane. */
@@ -41,18 +29,6 @@ const PROBATION_MS = 1_000;
 const STARTS_PER_ROUND = 100;
 const NONE: ReadonlySet<string> = new Set();
 
-/** One queue's tasks in this worker. */
-interface Line {
-  readonly handler: TaskHandler;
-  readonly limit: number;
-  readonly ready: ReadyLine;
-  active: number;
-  /** The gauge that shows it. */
-  readonly running: { value: number };
-  /** Claimed and not answered for. */
-  held: number;
-}
-
 /**
  * Runs claimed tasks, as many at once as allowed. A slot is taken from the call of the handler to
  * its end; a task is held from its claim until the database has answered for its end.
@@ -62,11 +38,10 @@ export class Executor {
   readonly #finisher: Finisher;
   readonly #attempts: Attempts;
   readonly #timers: Timers;
-  readonly #lines = new Map<string, Line>();
+  /** What is ready, and where it runs. */
+  readonly lines: QueueLines;
   readonly #keys = new KeyLines();
   readonly #held = new Set<ClaimedTask>();
-  #active = 0;
-  #ready = 0;
   #settledCount = 0;
   #isStarting = false;
   readonly #rounds: Rounds;
@@ -90,35 +65,22 @@ export class Executor {
       this.#startMore();
       options.onRoom();
     });
-    for (const handler of options.handlers) {
-      if (this.#lines.has(handler.queue.name)) {
-        throw new ConfigError(`two handlers for queue "${handler.queue.name}"`);
-      }
-      const limit = Math.min(handler.concurrency ?? options.concurrency, options.concurrency);
-      this.#lines.set(handler.queue.name, {
-        handler,
-        limit,
-        ready: new ReadyLine(handler.queue.settings, options),
-        active: 0,
-        running: options.metrics.running.series({ queue: handler.queue.name }),
-        held: 0,
-      });
-    }
+    this.lines = new QueueLines(options);
   }
 
   get active(): number {
-    return this.#active;
+    return this.lines.active;
   }
   /** Claimed and free to start; those behind another one of their key do not count. */
   get ready(): number {
-    return this.#ready;
+    return this.lines.ready;
   }
   get held(): ReadonlySet<ClaimedTask> {
     return this.#held;
   }
   /** Ended, and not answered for. */
   get unanswered(): number {
-    return this.#held.size - this.#active - this.#ready - this.#keys.waiting;
+    return this.#held.size - this.active - this.ready - this.#keys.waiting;
   }
   /** Grows with every task that left. */
   get settledCount(): number {
@@ -140,31 +102,10 @@ export class Executor {
     return this.#keys;
   }
 
-  handlerOf(queue: string): TaskHandler | undefined {
-    return this.#lines.get(queue)?.handler;
-  }
-
-  /** Slots of the queue that neither run nor are spoken for. */
-  freeSlots(queue: string): number {
-    const line = this.#lines.get(queue);
-    return line === undefined ? 0 : line.limit - line.active - line.ready.size;
-  }
-
-  /** What of the queue may start when a slot comes free. */
-  readyOf(queue: string): ReadyLine | undefined {
-    return this.#lines.get(queue)?.ready;
-  }
-
-  /** Tasks of the queue that are claimed here and not answered for. */
-  heldOf(queue: string): number {
-    return this.#lines.get(queue)?.held ?? 0;
-  }
-
   #hold(task: ClaimedTask, change: 1 | -1): void {
     if (change === 1) this.#held.add(task);
     else this.#held.delete(task);
-    const line = this.#lines.get(task.queue);
-    if (line !== undefined) line.held += change;
+    this.lines.hold(task.queue, change);
     if (!task.isOnProbation) return;
     if (change === 1) this.#probation.add(task);
     else this.#probation.delete(task);
@@ -175,19 +116,12 @@ export class Executor {
     for (const task of tasks) {
       this.#hold(task, 1);
       const { key } = task;
-      if (key === undefined) this.#enqueue(task);
+      if (key === undefined) this.lines.push(task);
       else if (!task.isHeldHead && (cuts.has(key) || this.#keys.isReturning(key))) {
         this.giveBack([task]);
-      } else if (this.#keys.enter(key, task)) this.#enqueue(task);
+      } else if (this.#keys.enter(key, task)) this.lines.push(task);
     }
     this.#startMore();
-  }
-
-  #enqueue(task: ClaimedTask): void {
-    const line = this.#lines.get(task.queue);
-    if (line === undefined) throw new Error(`no handler for queue ${task.queue}`);
-    line.ready.push(task);
-    this.#ready += 1;
   }
 
   #startMore(): void {
@@ -201,36 +135,17 @@ export class Executor {
   }
 
   #startAll(): void {
-    while (this.#active < this.#options.concurrency && this.#ready > 0 && !this.#isStopping) {
+    while (this.lines.canStart && !this.#isStopping) {
       if (!this.#rounds.step()) return;
-      const line = this.#nextLine();
-      const task = line?.ready.shift();
-      if (line === undefined || task === undefined) break;
-      this.#ready -= 1;
+      const task = this.lines.shift();
+      if (task === undefined) break;
       if (task.state !== "claimed") continue; // It was given back or lost while it waited.
-      this.#start(task, line);
+      this.#start(task);
     }
   }
 
-  /** Whose next task ranks highest, by priority and by how long it waits here. */
-  #nextLine(): Line | undefined {
-    let best: Line | undefined;
-    let bestRank = -Infinity;
-    for (const line of this.#lines.values()) {
-      if (line.ready.size === 0 || line.active >= line.limit) continue;
-      if (this.#lines.size === 1) return line;
-      const head = line.ready.peek();
-      if (head === undefined) continue;
-      const rank = head.priority - head.renewedAtMs / 1000 / this.#options.agingSeconds;
-      if (rank > bestRank) [best, bestRank] = [line, rank];
-    }
-    return best;
-  }
-
-  #start(task: ClaimedTask, line: Line): void {
-    this.#active += 1;
-    line.active += 1;
-    line.running.value = line.active;
+  #start(task: ClaimedTask): void {
+    this.lines.started(task);
     task.state = "started";
     task.startedAtMs = this.#options.clock.now();
     if (task.isOnProbation) this.#timers.after(PROBATION_MS, this.#options.onRoom);
@@ -238,20 +153,26 @@ export class Executor {
   }
 
   #release(task: ClaimedTask): void {
-    const line = this.#lines.get(task.queue);
-    if (line !== undefined) {
-      line.active -= 1;
-      line.running.value = line.active;
-    }
-    this.#active -= 1;
+    this.lines.returned(task);
     this.#startMore();
-    if (this.#active === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
+    if (this.active === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
     this.#options.onRoom();
+  }
+
+  /** Slots for tasks of the tenant came free. */
+  slotsCame(queue: string, tenant: string): void {
+    this.lines.reopen(queue, tenant);
+    this.#startMore();
+  }
+
+  /** Nobody takes them any more: what of the tenant has not started goes back. */
+  slotsWent(queue: string, tenant: string): void {
+    this.giveBack(this.lines.drainOf(queue, tenant));
   }
 
   /** Resolves when no handler runs. */
   idle(): Promise<void> {
-    if (this.#active === 0) return Promise.resolve();
+    if (this.active === 0) return Promise.resolve();
     return new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
@@ -293,7 +214,7 @@ export class Executor {
       this.giveBack(this.#keys.cut(key));
     }
     const next = this.#keys.leave(key, task);
-    if (next !== undefined) this.#enqueue(next);
+    if (next !== undefined) this.lines.push(next);
   }
 
   /** All of a batch are settled: what waited for them may start. */
@@ -336,13 +257,8 @@ export class Executor {
     // not end. Until it is reaped it counts against limits, and nothing behind it in its lane may
     // be claimed.
     this.#drop(task);
-    const line = this.#lines.get(task.queue);
-    if (line !== undefined) {
-      line.held += 1;
-      this.#timers.after(this.#options.lostMs, () => {
-        line.held -= 1;
-      });
-    }
+    this.lines.hold(task.queue, 1);
+    this.#timers.after(this.#options.lostMs, () => this.lines.hold(task.queue, -1));
     if (task.key === undefined) return;
     this.#options.onKeyedLost(task);
     this.#leaveKey(task, task.key, false);
@@ -378,8 +294,7 @@ export class Executor {
   stopStarting(): void {
     this.#isStopping = true;
     this.giveBack(this.#keys.cutAll());
-    for (const line of this.#lines.values()) this.giveBack(line.ready.drain());
-    this.#ready = 0;
+    this.giveBack(this.lines.drain());
   }
 
   /** Tells every handler to stop and gives its task back uncounted, whatever it says later. */

@@ -161,7 +161,7 @@ export class KeyClaimer {
 
   /** Whether a task of it is ready to start. */
   get isHere(): boolean {
-    return this.#space.queues.some((queue) => this.#executor.readyOf(queue)?.hasKeyed);
+    return this.#space.queues.some((queue) => this.#executor.lines.readyOf(queue)?.hasKeyed);
   }
 
   get hasWork(): boolean {

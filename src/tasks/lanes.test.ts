@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { LaneBook } from "./lanes.ts";
 import type { LaneRequest, LaneView } from "./sql/claim.ts";
 
-const ANY_ROOM = (): number => Infinity;
+const ANY_ROOM = { ofQueue: () => Infinity, ofTenant: () => Infinity };
 
 function bookOf(...lanes: Partial<LaneView>[]): LaneBook {
   const weightOf = (_: string, tenant: string): number => (tenant === "heavy" ? 3 : 1);
@@ -67,9 +67,16 @@ describe("the choice of lanes", () => {
     expect(oneByOne(book, 100).get(1)).toBe(50);
   });
 
+  it("asks for no more of a tenant than there is room for", () => {
+    const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b" }, { lane: 3, priority: 7 });
+    const ofTenant = (_: string, tenant: string): number => (tenant === "a" ? 20 : 0);
+    expect(takes(book.choose(wanted(100), { ...ANY_ROOM, ofTenant }))).toEqual({ 3: 20 });
+  });
+
   it("serves the queue first whose head ranks highest, while there is room for it", () => {
     const book = bookOf({ lane: 1 }, { lane: 2, queue: "mails", priority: 9 });
-    const room = (queue: string): number => (queue === "mails" ? 30 : 100);
+    const ofQueue = (queue: string): number => (queue === "mails" ? 30 : 100);
+    const room = { ...ANY_ROOM, ofQueue };
     expect(takes(book.choose(wanted(50), room))).toEqual({ 2: 30, 1: 20 });
   });
 

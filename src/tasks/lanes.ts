@@ -39,6 +39,12 @@ export interface Want {
   readonly probation: number;
 }
 
+/** How many tasks a worker can take. */
+export interface Room {
+  ofQueue(queue: string): number;
+  ofTenant(queue: string, tenant: string): number;
+}
+
 export interface FairnessOptions {
   /** Seconds of waiting that weigh as much as one step of priority. */
   readonly agingSeconds: number;
@@ -233,10 +239,8 @@ export class LaneBook {
   /**
    * Whom to ask for how many. Each step serves the queue whose head ranks highest by priority and
    * waiting; within it the tenant whose turn it is; within it the lane that ranks highest.
-   *
-   * @param room how many tasks of the queue this worker can take
    */
-  choose(want: Want, room: (queue: string) => number): LaneRequest[] {
+  choose(want: Want, room: Room): LaneRequest[] {
     const plan = new Plan(want, room);
     const hasRoom = (lane: Lane): boolean => !lane.isEmpty && plan.roomOf(lane) > 0;
     const isReady = ({ lanes }: Tenant): boolean => lanes.some(hasRoom);
@@ -256,7 +260,7 @@ export class LaneBook {
   }
 
   /** Whether there is anybody to ask. */
-  canChoose(want: Want, room: (queue: string) => number): boolean {
+  canChoose(want: Want, room: Room): boolean {
     const plan = new Plan(want, room);
     return [...this.#lanes.values()].some((lane) => !lane.isEmpty && plan.roomOf(lane) > 0);
   }
@@ -268,7 +272,7 @@ export class LaneBook {
   }
 
   /** One turn of each, whoever else waits. */
-  chooseOf(lanes: readonly Lane[], want: Want, room: (queue: string) => number): LaneRequest[] {
+  chooseOf(lanes: readonly Lane[], want: Want, room: Room): LaneRequest[] {
     const plan = new Plan(want, room);
     for (const lane of lanes) {
       const turn = Math.ceil(this.#options.turn * lane.tenant.weight);
@@ -295,19 +299,22 @@ export class LaneBook {
 class Plan {
   readonly #asked = new Map<Lane, number>();
   readonly #byQueue = new Map<string, number>();
-  readonly #room: (queue: string) => number;
+  readonly #byTenant = new Map<Tenant, number>();
+  readonly #room: Room;
   #tasks: number;
   #probation: number;
 
-  constructor(want: Want, room: (queue: string) => number) {
+  constructor(want: Want, room: Room) {
     this.#tasks = want.tasks;
     this.#probation = want.probation;
     this.#room = room;
   }
 
-  roomOf({ queue, priority }: Lane): number {
-    const ofQueue = this.#room(queue) - (this.#byQueue.get(queue) ?? 0);
-    return Math.min(this.#tasks, ofQueue, priority < 0 ? this.#probation : Infinity);
+  roomOf({ queue, priority, tenant }: Lane): number {
+    const ofQueue = this.#room.ofQueue(queue) - (this.#byQueue.get(queue) ?? 0);
+    const asked = this.#byTenant.get(tenant) ?? 0;
+    const ofTenant = this.#room.ofTenant(queue, tenant.name) - asked;
+    return Math.min(this.#tasks, ofQueue, ofTenant, priority < 0 ? this.#probation : Infinity);
   }
 
   /** Returns how many it asks for: no more than `most`. */
@@ -315,6 +322,7 @@ class Plan {
     const take = Math.min(most, this.roomOf(lane));
     this.#asked.set(lane, (this.#asked.get(lane) ?? 0) + take);
     this.#byQueue.set(lane.queue, (this.#byQueue.get(lane.queue) ?? 0) + take);
+    this.#byTenant.set(lane.tenant, (this.#byTenant.get(lane.tenant) ?? 0) + take);
     this.#tasks -= take;
     if (lane.priority < 0) this.#probation -= take;
     return take;

@@ -10,8 +10,8 @@ import { claimPacks } from "./sql/packs.ts";
 export interface PackClaimerOptions {
   readonly workerId: string;
   readonly leaseSeconds: number;
-  /** How many tasks this worker holds ready, as it does so many in no time. */
-  readonly ready: () => number;
+  /** How many tasks of the queue are held ready here, as so many are done in no time. */
+  readonly ready: (queue: string) => number;
   /** Whether tasks of the queue must be claimed one by one. */
   readonly isByRow: (queue: string) => boolean;
   /** Tasks that waited in packs wait as rows now: others may want some of them. */
@@ -55,7 +55,7 @@ export class PackClaimer {
   get ofKeys(): KeyPacksOptions {
     const { ready, isByRow, onOpened } = this.#options;
     return {
-      isWhole: (queue) => ready() >= READY_MIN && !isByRow(queue),
+      isWhole: (queue) => ready(queue) >= READY_MIN && !isByRow(queue),
       take: async (claim) => await this.#claims.takePacks(claim),
       onOpened,
     };
@@ -86,8 +86,8 @@ export class PackClaimer {
 
   #isTakenWhole({ lane, take }: LaneRequest): boolean {
     const { ready, isByRow } = this.#options;
-    if (take < PACK_TASKS_MAX || ready() < READY_MIN) return false;
-    return !isByRow(this.#lanes.ownerOf(lane)?.queue ?? "");
+    const queue = this.#lanes.ownerOf(lane)?.queue ?? "";
+    return take >= PACK_TASKS_MAX && ready(queue) >= READY_MIN && !isByRow(queue);
   }
 
   /** How much was found: then there is more to be asked for. */

@@ -10,6 +10,8 @@ export interface ReadyLineOptions {
   readonly agingSeconds: number;
   /** Nothing more of the lane is ready; of a keyed one, nothing keyed. */
   readonly onDry: (lane: number) => void;
+  /** Whether tasks of the tenant may start now. Defaults to always. */
+  readonly isOpen?: (tenant: string) => boolean;
 }
 
 /** Tasks that start in the order in which they came: of one lane, or all keyed ones of a tenant. */
@@ -23,6 +25,7 @@ interface Strand {
 }
 
 interface Tenant extends TurnTaker {
+  readonly name: string;
   readonly lanes: Strand[];
   keyed: Strand | undefined;
   ready: number;
@@ -43,6 +46,7 @@ export class ReadyLine {
   readonly #turns = new Turns<Tenant>();
   readonly #tenants = new Map<string, Tenant>();
   readonly #lanes = new Map<number, Strand>();
+  readonly #mayStart: (tenant: Tenant) => boolean;
   /** Where the last unkeyed task went, as the next one often does. */
   #last: Strand | undefined;
   #size = 0;
@@ -51,6 +55,9 @@ export class ReadyLine {
   constructor(settings: QueueSettings, options: ReadyLineOptions) {
     this.#settings = settings;
     this.#options = options;
+    const { isOpen } = options;
+    this.#mayStart =
+      isOpen === undefined ? hasReady : (tenant) => tenant.ready > 0 && isOpen(tenant.name);
   }
 
   get size(): number {
@@ -75,7 +82,18 @@ export class ReadyLine {
     if (task.lane < 0) this.#keyed += 1;
   }
 
-  /** The next task to start. */
+  /** How many of the tenant wait here. */
+  readyOf(tenant: string): number {
+    return this.#tenants.get(tenant)?.ready ?? 0;
+  }
+
+  /** Tasks of the tenant may start again: those that wait take their turns. */
+  reopen(tenant: string): void {
+    const known = this.#tenants.get(tenant);
+    if (known !== undefined && known.ready > 0) this.#turns.join(known);
+  }
+
+  /** The next task to start. Undefined when none may. */
   shift(): ClaimedTask | undefined {
     const strand = this.#next();
     const task = strand?.tasks.shift();
@@ -103,18 +121,22 @@ export class ReadyLine {
   }
 
   drain(): ClaimedTask[] {
-    const all: ClaimedTask[] = [];
-    for (const tenant of this.#tenants.values()) {
-      all.push(...strandsOf(tenant).flatMap(({ tasks }) => tasks.drain()));
-      tenant.ready = 0;
-    }
-    this.#size = 0;
-    this.#keyed = 0;
+    return [...this.#tenants.keys()].flatMap((tenant) => this.drainOf(tenant));
+  }
+
+  /** Takes out what waits of one tenant. */
+  drainOf(name: string): ClaimedTask[] {
+    const tenant = this.#tenants.get(name);
+    if (tenant === undefined) return [];
+    const all = strandsOf(tenant).flatMap(({ tasks }) => tasks.drain());
+    tenant.ready = 0;
+    this.#size -= all.length;
+    for (const { lane } of all) if (lane < 0) this.#keyed -= 1;
     return all;
   }
 
   #next(): Strand | undefined {
-    const tenant = this.#turns.next(this.#options.fairnessTurn, hasReady);
+    const tenant = this.#turns.next(this.#options.fairnessTurn, this.#mayStart);
     if (tenant === undefined) return undefined;
     let best: Strand | undefined;
     for (const lane of tenant.lanes) {
@@ -160,6 +182,7 @@ export class ReadyLine {
     if (known !== undefined) return known;
     if (this.#tenants.size >= TENANTS_KEPT) this.#forget();
     const tenant: Tenant = {
+      name,
       weight: tenantWeight(this.#settings, name),
       credit: 0,
       isInLine: false,

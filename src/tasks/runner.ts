@@ -115,11 +115,10 @@ export class TaskRunner implements Service {
     });
     this.#claimer = new Claimer(this.#claims, this.#executor, {
       ...options,
-      queues: handlers.map(({ queue }) => queue.name),
       isByRow: (queue) => this.finisher.packs.use.isByRow(queue),
       onOpened: () => notifier.ring(),
       weightOf: (name, tenant) => {
-        const handler = this.#executor.handlerOf(name);
+        const handler = this.#executor.lines.handlerOf(name);
         return handler === undefined ? 1 : tenantWeight(handler.queue.settings, tenant);
       },
     });

@@ -113,7 +113,7 @@ export class ModelWorker {
           const known = isPackLane(lane) ? rowLane(lane) : lane;
           return parts.layout.lanes.find((one) => one.lane === known);
         },
-        handlerOf: (queue) => this.executor.handlerOf(queue)!,
+        handlerOf: (queue) => this.executor.lines.handlerOf(queue)!,
       },
     });
     this.#spaces = new KeySpaces(parts.claims, this.executor, this.#common, this.clock);
