@@ -14,6 +14,7 @@ import {
   markDraining,
   type Registration,
   removeStaleWorkers,
+  writeQueues,
 } from "./sql/workers.ts";
 
 /**
@@ -127,6 +128,14 @@ export class Registry implements Service {
       }
     }
     return { restMs: heartbeatIntervalMs };
+  }
+
+  /** It runs tasks of these queues from now on: the leader may give it keys of them. */
+  async useQueues(queues: readonly string[]): Promise<void> {
+    await this.#db.transaction(async (tx) => {
+      await writeQueues(tx, this.#worker.workerId, queues);
+      await announceChange(tx, this.#options.changesChannel);
+    });
   }
 
   /** From here on the leader gives this worker nothing new and moves what it has. */

@@ -61,6 +61,11 @@ export class QueueDirectory {
     }
   }
 
+  /** All queues that are registered now. */
+  async names(): Promise<string[]> {
+    return (await readQueues(this.#db)).map(({ name }) => name);
+  }
+
   async #read(name: string): Promise<KnownQueue> {
     const [row] = await readQueues(this.#db, [name]);
     if (row !== undefined) return toKnownQueue(row, undefined);

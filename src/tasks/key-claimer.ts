@@ -71,7 +71,7 @@ export class KeyClaimer {
   readonly #clock: Clock;
   readonly #limiter: Limiter;
   readonly #perKey: () => number;
-  readonly #space: KeySpace;
+  readonly space: KeySpace;
   #rates: KeyRates | undefined;
   #keyRate: Rate | null = null;
   #epoch = "";
@@ -86,7 +86,7 @@ export class KeyClaimer {
     this.#perKey = parts.perKey;
     this.#session = session;
     this.#executor = executor;
-    this.#space = space;
+    this.space = space;
     this.#settling = parts.settling;
     this.#server = parts.server;
     this.#clock = parts.clock;
@@ -103,7 +103,7 @@ export class KeyClaimer {
 
   /** As they are stored: a person may have changed them. Of several rates the strictest holds. */
   useLimits(limits: ReadonlyMap<string, Limits>): void {
-    const rates = this.#space.queues.flatMap((queue) => limits.get(queue)?.keyRate ?? []);
+    const rates = this.space.queues.flatMap((queue) => limits.get(queue)?.keyRate ?? []);
     const perSecond = ({ count, seconds }: Rate): number => count / seconds;
     const [rate = null] = rates.toSorted((a, b) => perSecond(a) - perSecond(b));
     const known = this.#keyRate;
@@ -117,7 +117,7 @@ export class KeyClaimer {
     const epoch = owned?.epoch ?? "";
     if (epoch === this.#epoch) return [];
     this.#epoch = epoch;
-    const lanes = (owned?.buckets ?? []).map((bucket) => keyLane(this.#space.id, bucket));
+    const lanes = (owned?.buckets ?? []).map((bucket) => keyLane(this.space.id, bucket));
     const kept = new Set(lanes);
     const lost = [...this.#lanes.numbers, ...this.#unopened].filter((lane) => !kept.has(lane));
     this.#lanes.clear();
@@ -161,7 +161,7 @@ export class KeyClaimer {
 
   /** Whether a task of it is ready to start. */
   get isHere(): boolean {
-    return this.#space.queues.some((queue) => this.#executor.lines.readyOf(queue)?.hasKeyed);
+    return this.space.queues.some((queue) => this.#executor.lines.readyOf(queue)?.hasKeyed);
   }
 
   get hasWork(): boolean {
@@ -189,7 +189,7 @@ export class KeyClaimer {
   }
 
   #fullKeys(): string[] {
-    return this.#executor.keys.fullKeys(this.#space.id, this.#perKey());
+    return this.#executor.keys.fullKeys(this.space.id, this.#perKey());
   }
 
   /** Claimed from no more, until it is shown again that nothing in it is held by others. */
@@ -241,7 +241,7 @@ export class KeyClaimer {
     const rows = await this.#claimRows(want, facts, take);
     if (rows > 0) this.#packs.found();
     if (rows >= want || this.#lanes.size === 0) return rows;
-    const [queue] = this.#allowance() === undefined ? this.#space.queues : [];
+    const [queue] = this.#allowance() === undefined ? this.space.queues : [];
     const { marker } = this.#server;
     const owner = { ...facts, epoch: this.#epoch, marker };
     return rows + (await this.#packs.claim(want - rows, queue, owner, this.#fullKeys()));
@@ -257,7 +257,7 @@ export class KeyClaimer {
     const { marker } = this.#server;
     const { settled } = this.#settling;
     const taken = new Map<number, { count: number; last: number }>();
-    for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
+    for (const queue of this.space.queues) await this.#limiter.take(queue, want);
     const byQueue = new Map<string, number>();
     let isLimited = false;
     let hasPassed = asked.full.length > 0;
@@ -270,7 +270,7 @@ export class KeyClaimer {
           ...facts,
           claimId,
           proofs: this.#limiter.proofs(),
-          keySpaceId: this.#space.id,
+          keySpaceId: this.space.id,
           epoch: this.#epoch,
           marker,
           packs: this.#packs.waiting,
@@ -289,7 +289,7 @@ export class KeyClaimer {
       byQueue.set(task.queue, (byQueue.get(task.queue) ?? 0) + 1);
       this.#rates?.spend(task.tenant, task.partitionKey ?? "");
     }
-    for (const queue of this.#space.queues) {
+    for (const queue of this.space.queues) {
       await this.#limiter.spent(queue, byQueue.get(queue) ?? 0, tasks[0]?.claim);
     }
     // What a limit refused is still there: only an end here, or time, makes it possible.
@@ -306,12 +306,12 @@ export class KeyClaimer {
   }
 
   #allowance(): KeyAllowance | undefined {
-    const { keyConcurrency, isShared } = this.#space;
-    const limited = this.#space.queues.filter((queue) => this.#limiter.isLimited(queue));
+    const { keyConcurrency, isShared } = this.space;
+    const limited = this.space.queues.filter((queue) => this.#limiter.isLimited(queue));
     const isFree = keyConcurrency === 1 && this.#rates === undefined && !isShared;
     if (isFree && limited.length === 0) return undefined;
     const most = keyConcurrency === 1 ? this.#perKey() : keyConcurrency;
-    const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts(this.#space.id);
+    const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts(this.space.id);
     const limits = new Map<string, { tenant: string; key: string; allowed: number }>();
     const limit = (tenant: string, key: string, allowed: number): void => {
       const id = JSON.stringify([tenant, key]);
@@ -331,14 +331,14 @@ export class KeyClaimer {
     this.#nextHoldAtMs = this.#clock.now() + HOLD_RETRY_MS;
     if (want <= 0) return 0;
     const lanes = this.#lanes.numbers;
-    const { id } = this.#space;
+    const { id } = this.space;
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
-    for (const queue of this.#space.queues) await this.#limiter.take(queue, want);
-    const exceptQueues = this.#space.queues.filter((queue) => this.#limiter.allowed(queue) < 1);
-    const others = this.#space.queues.filter((queue) => !exceptQueues.includes(queue));
+    for (const queue of this.space.queues) await this.#limiter.take(queue, want);
+    const exceptQueues = this.space.queues.filter((queue) => this.#limiter.allowed(queue) < 1);
+    const others = this.space.queues.filter((queue) => !exceptQueues.includes(queue));
     const all = Math.min(want, ...others.map((queue) => this.#limiter.allowed(queue)));
     if (others.length === 0) {
-      for (const queue of this.#space.queues) await this.#limiter.spent(queue, 0);
+      for (const queue of this.space.queues) await this.#limiter.spent(queue, 0);
       return 0;
     }
     const probation = this.#executor.hasProbation ? 0 : 1;
@@ -358,7 +358,7 @@ export class KeyClaimer {
         ),
       true,
     );
-    for (const queue of this.#space.queues) {
+    for (const queue of this.space.queues) {
       const ofQueue = heads.filter((task) => task.queue === queue);
       await this.#limiter.spent(queue, ofQueue.length, heads[0]?.claim);
     }

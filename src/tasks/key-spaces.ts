@@ -38,14 +38,15 @@ export class KeySpaces {
     this.#clock = clock;
   }
 
-  /** Set once the queues are registered. */
+  /** Set once the queues are registered. What is known of a space that is as before stays. */
   use(spaces: readonly KeySpace[], parts: KeyClaimerParts): void {
-    this.#spaces = new Map(
-      spaces.map((space) => [
-        space.id,
-        new KeyClaimer(this.#session, this.#executor, space, parts),
-      ]),
-    );
+    const claimerOf = (space: KeySpace): KeyClaimer => {
+      const known = this.#spaces.get(space.id);
+      if (known !== undefined && isSame(known.space, space)) return known;
+      return new KeyClaimer(this.#session, this.#executor, space, parts);
+    };
+    this.#spaces = new Map(spaces.map((space) => [space.id, claimerOf(space)]));
+    this.#isOwnershipNews = true;
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
@@ -116,4 +117,12 @@ export class KeySpaces {
     }
     return taken;
   }
+}
+
+function isSame(known: KeySpace, space: KeySpace): boolean {
+  return (
+    known.keyConcurrency === space.keyConcurrency &&
+    known.queues.length === space.queues.length &&
+    known.queues.every((queue, place) => queue === space.queues[place])
+  );
 }

@@ -59,6 +59,9 @@ export class QueueLines {
   get names(): string[] {
     return [...this.#lines.keys()];
   }
+  get handlers(): TaskHandler[] {
+    return [...this.#lines.values()].map(({ handler }) => handler);
+  }
 
   /** Tasks of its queue are run by this handler from now on. */
   handle(handler: TaskHandler): void {
@@ -88,6 +91,13 @@ export class QueueLines {
   /** What of the queue may start when a slot comes free. */
   readyOf(queue: string): ReadyLine | undefined {
     return this.#lines.get(queue)?.ready;
+  }
+
+  /** How much of the tenant may start when a slot comes free, of all queues. */
+  readyOfTenant(tenant: string): number {
+    let sum = 0;
+    for (const { ready } of this.#lines.values()) sum += ready.readyOf(tenant);
+    return sum;
   }
 
   /** Tasks of the queue that are claimed here and not answered for. */

@@ -97,6 +97,8 @@ export interface TaskHandler {
   readonly queue: QueueDefinition;
   readonly concurrency: number | undefined;
   run(task: Task, context: TaskContext): unknown;
+  /** What the database said of how a task of it ended: it was accepted, or its lease was lost. */
+  settled?(task: Task, accepted: boolean): void;
 }
 
 const OPTION_KEYS = [

@@ -11,14 +11,29 @@ import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
 import type { KeySpace } from "./key-claimer.ts";
 import type { Limits } from "./limits.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
+import type { Demand } from "./demand.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import { TaskSession } from "./session.ts";
 import { settleRefused } from "./settlement.ts";
+import type { Slots } from "./slots.ts";
+import { lapseLeases } from "./sql/lease.ts";
 import { readQueues } from "./sql/queues.ts";
+import { LeaseLostError } from "./task.ts";
+
+/** Tasks are run by others, through this process. */
+export interface RemoteWork {
+  readonly slots: Slots;
+  demand(executor: Executor): Demand;
+  /** Called once, before the runner runs. */
+  attach(runner: TaskRunner): void;
+}
 
 export interface TaskRunnerOptions {
+  /** Undefined: by handlers in this process. */
+  readonly remote?: RemoteWork | undefined;
   readonly workerId: string;
   readonly handlers: readonly TaskHandler[];
   readonly concurrency: number;
@@ -36,6 +51,8 @@ export interface TaskRunnerOptions {
   readonly logger: Logger;
   readonly metrics: TaskMetrics;
   readonly isTrusted: () => boolean;
+  /** Other queues are handled from now on: whoever gives out buckets must know. */
+  readonly onQueues?: (queues: readonly string[]) => Promise<void>;
 }
 
 /** How long aborted handlers may take to notice before their tasks are given back around them. */
@@ -61,8 +78,10 @@ export class TaskRunner implements Service {
   readonly #directory: QueueDirectory;
   readonly #claims: TaskSession;
   readonly #ends: TaskSession;
+  readonly acts: Acts;
   readonly #executor: Executor;
   readonly #claimer: Claimer;
+  readonly #notifier: Notifier;
 
   constructor(db: Database, directory: QueueDirectory, options: TaskRunnerOptions) {
     this.#db = db;
@@ -76,6 +95,7 @@ export class TaskRunner implements Service {
       lockTimeoutMs: END_LOCK_TIMEOUT_MS,
     });
     const notifier = new Notifier(db, options.channel, logger);
+    this.#notifier = notifier;
     this.finisher = new Finisher(this.#ends, {
       clock,
       logger,
@@ -90,8 +110,11 @@ export class TaskRunner implements Service {
         if (hasReturned) notifier.ring();
       },
     });
-    this.#executor = new Executor(this.finisher, new Acts(db, this.finisher.packs, options), {
+    this.acts = new Acts(db, this.finisher.packs, options);
+    const { remote } = options;
+    this.#executor = new Executor(this.finisher, this.acts, {
       handlers,
+      ...(remote === undefined ? {} : { slots: remote.slots }),
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
       fairnessTurn: options.fairnessTurn,
@@ -115,6 +138,7 @@ export class TaskRunner implements Service {
     });
     this.#claimer = new Claimer(this.#claims, this.#executor, {
       ...options,
+      ...(remote === undefined ? {} : { demand: remote.demand(this.#executor) }),
       isByRow: (queue) => this.finisher.packs.use.isByRow(queue),
       onOpened: () => notifier.ring(),
       weightOf: (name, tenant) => {
@@ -122,6 +146,7 @@ export class TaskRunner implements Service {
         return handler === undefined ? 1 : tenantWeight(handler.queue.settings, tenant);
       },
     });
+    remote?.attach(this);
   }
 
   /** Handlers that run here now. */
@@ -132,8 +157,10 @@ export class TaskRunner implements Service {
   /** Makes the queues known, so that anybody can enqueue to them. */
   async register(): Promise<void> {
     const spaces = new Map<number, KeySpace>();
-    for (const { queue } of this.#options.handlers) {
-      const { keySpaceId: id } = await this.#directory.find(queue);
+    const isRemote = this.#options.remote !== undefined;
+    for (const { queue } of this.#executor.lines.handlers) {
+      // What others run is defined by others.
+      const { keySpaceId: id } = await this.#directory.find(isRemote ? queue.name : queue);
       const other = spaces.get(id);
       const { keyConcurrency } = queue.settings;
       spaces.set(id, {
@@ -149,13 +176,49 @@ export class TaskRunner implements Service {
 
   /** As they are stored: a person may have changed them. */
   async #readLimits(): Promise<void> {
-    const names = this.#options.handlers.map(({ queue }) => queue.name);
+    const { names } = this.#executor.lines;
     const rows = await readQueues(this.#db, names);
     this.#claimer.useLimits(new Map(rows.map((row) => [row.name, row.limits as Limits])));
   }
 
   workArrived(): void {
     this.#claimer.workArrived();
+  }
+
+  /** Tasks of one more queue are run, or by another handler, from now on. */
+  async handle(handler: TaskHandler): Promise<void> {
+    this.#executor.lines.handle(handler);
+    await this.register();
+    await this.#options.onQueues?.(this.#executor.lines.names);
+    this.#claimer.workArrived();
+  }
+
+  /** Somebody takes tasks of the tenant now; `lacks`: more than are ready here. */
+  slotsCame(queues: Iterable<string>, tenant: string, lacks: boolean): void {
+    for (const queue of queues) this.#executor.slotsCame(queue, tenant);
+    if (lacks) this.#claimer.bell.ring();
+  }
+
+  /** Nobody takes tasks of the tenant any more: what has not started goes back. */
+  slotsWent(queue: string, tenant: string): void {
+    this.#executor.slotsWent(queue, tenant);
+  }
+
+  /**
+   * Whoever ran these is gone. They are forgotten here at once, and their leases are ended, so that
+   * the leader takes them as it does from a worker that was lost. When that cannot be written the
+   * leases run out by themselves.
+   */
+  async lapse(tasks: readonly ClaimedTask[]): Promise<void> {
+    const running = tasks.filter(({ state }) => state === "started" || state === "claimed");
+    if (running.length === 0) return;
+    for (const task of running) this.#executor.lose(task, new LeaseLostError(task.token));
+    await this.finisher.packs.open(new Set(running.flatMap(({ pack }) => pack ?? [])), this.#db);
+    await lapseLeases(
+      this.#db,
+      running.map((task) => task.token),
+    );
+    this.#notifier.ring();
   }
 
   /** Something changed in the cluster. */

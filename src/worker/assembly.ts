@@ -142,7 +142,7 @@ export class Assembly {
 
   #buildTasks(db: Database, registry: Registry): TaskRunner | undefined {
     const options = this.#options;
-    if (options.handlers.length === 0) return undefined;
+    if (options.handlers.length === 0 && options.remote === undefined) return undefined;
     const { directory, metrics, sequence, isPooled, channel } = this.#context.tasks;
     const isListening = options.dispatcherStrategy === "notify";
     return new TaskRunner(db, directory, {
@@ -164,6 +164,8 @@ export class Assembly {
       logger: this.#logger,
       metrics,
       isTrusted: () => registry.isTrusted,
+      remote: options.remote,
+      onQueues: (queues) => registry.useQueues(queues),
     });
   }
 

@@ -6,6 +6,7 @@ import type { AssignmentStrategy } from "../cluster/assignment.ts";
 import type { LeaderStrategy } from "../cluster/election.ts";
 import { type Consumer, ON_FAILURE, type OnFailure, partitionsOf } from "../consumers/consumer.ts";
 import type { TaskHandler } from "../tasks/queue.ts";
+import type { RemoteWork } from "../tasks/runner.ts";
 
 /** Durations are milliseconds. */
 export interface WorkerOptions {
@@ -100,7 +101,10 @@ export interface WorkerOptions {
 type Defaulted = Omit<WorkerOptions, "logger" | "notifyChannel" | "notifyConnectionString">;
 
 export type ResolvedWorkerOptions = Readonly<Required<Defaulted>> &
-  Pick<WorkerOptions, "logger" | "notifyChannel" | "notifyConnectionString">;
+  Pick<WorkerOptions, "logger" | "notifyChannel" | "notifyConnectionString"> & {
+    /** Tasks are run by others, through this process. */
+    readonly remote?: RemoteWork;
+  };
 
 export const WORKER_DEFAULTS: Required<Defaulted> = {
   agingSeconds: 10,
@@ -151,13 +155,15 @@ const OTHER_KEYS = ["logger", "notifyChannel", "notifyConnectionString"];
 export function resolveWorkerOptions(
   options: WorkerOptions,
   compat: "eventsalsa" | undefined,
+  remote?: RemoteWork,
 ): ResolvedWorkerOptions {
   const defaults = compat === "eventsalsa" ? EVENTSALSA_DEFAULTS : WORKER_DEFAULTS;
   refuseUnknown("worker", options, [...Object.keys(defaults), ...OTHER_KEYS]);
   const resolved = { ...defaults, ...withoutUndefined(options) } as ResolvedWorkerOptions;
   checkNumbers(resolved);
   checkChoices(resolved);
-  if (resolved.consumers.length === 0 && resolved.handlers.length === 0) {
+  const hasWork = resolved.consumers.length + resolved.handlers.length > 0;
+  if (!hasWork && remote === undefined) {
     throw new ConfigError(
       "a worker needs at least one consumer or handler: " +
         "consumers: [consumer(...)] or handlers: [queue.handle(...)]",
@@ -168,7 +174,7 @@ export function resolveWorkerOptions(
   if (compat === "eventsalsa" && resolved.assignment !== "round-robin") {
     throw new ConfigError('compat "eventsalsa" needs assignment "round-robin", as its members use');
   }
-  return Object.freeze(resolved);
+  return Object.freeze(remote === undefined ? resolved : { ...resolved, remote });
 }
 
 function checkNumbers(options: ResolvedWorkerOptions): void {

@@ -46,6 +46,7 @@ import { TaskMetrics } from "../tasks/metrics.ts";
 import type { Queue } from "../tasks/queue.ts";
 import { QueueAdmin } from "../tasks/queue-admin.ts";
 import { type ResultOptions, ResultWaiter } from "../tasks/results.ts";
+import type { RemoteWork } from "../tasks/runner.ts";
 import { requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
 import {
   type ConnectOptions,
@@ -259,6 +260,19 @@ export class Tidemill implements AsyncDisposable {
   /** A worker that is registered and running when this resolves. */
   async startWorker(options: WorkerOptions): Promise<Worker> {
     const worker = this.worker(options);
+    await worker.begin();
+    return worker;
+  }
+
+  /** @internal A worker whose tasks are run by others, through this process. */
+  async startRemoteWorker(
+    options: WorkerOptions,
+    connect: (directory: QueueDirectory) => RemoteWork,
+  ): Promise<Worker> {
+    const remote = connect(this.#enqueue.directory);
+    const resolved = resolveWorkerOptions(options, this.#options.compat, remote);
+    const worker = new Worker(this.#workerContext(), resolved);
+    this.#workers.add(worker);
     await worker.begin();
     return worker;
   }

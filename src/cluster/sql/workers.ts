@@ -99,6 +99,19 @@ export async function insertWorker(db: Queryable, worker: Registration): Promise
   await db.query(REGISTER, [workerId, host, pid, version, [...capabilities], [...queues]]);
 }
 
+const QUEUES = statement(
+  "worker_queues",
+  `UPDATE {schema}.worker_info SET queues = $2::text[] WHERE worker_id = $1`,
+);
+
+export async function writeQueues(
+  db: Queryable,
+  workerId: string,
+  queues: readonly string[],
+): Promise<void> {
+  await db.query(QUEUES, [workerId, [...queues]]);
+}
+
 const HEARTBEAT = statement(
   "worker_heartbeat",
   `WITH beat AS (

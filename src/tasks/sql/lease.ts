@@ -83,6 +83,34 @@ export async function findCancelled(
   return new Map(rows.map((row) => [row.place - 1, row.cancel_reason]));
 }
 
+// Whoever has a row locked is about to say how its task ended.
+const LAPSE = statement(
+  "tasks_lapse",
+  `WITH free AS MATERIALIZED (
+     SELECT task.id, task.claim_id
+       FROM ${GIVEN}
+       JOIN {schema}.tasks AS task ON ${HELD}
+      ORDER BY task.id
+        FOR UPDATE OF task SKIP LOCKED
+   ), lapsed AS (
+     UPDATE {schema}.tasks AS task
+        SET lease_until = NOW()
+       FROM free
+      WHERE task.id = free.id
+     RETURNING task.id
+   ), due AS (
+     UPDATE {schema}.task_claims
+        SET check_at = NOW()
+      WHERE claim_id IN (SELECT claim_id FROM free)
+   )
+   SELECT id::text AS id FROM lapsed`,
+);
+
+/** Ends leases now: the leader takes the tasks as from a worker that was lost. Returns how many. */
+export async function lapseLeases(db: Queryable, tokens: readonly LeaseToken[]): Promise<number> {
+  return (await db.query(LAPSE, tokenValues(tokens))).length;
+}
+
 const EXTEND = statement(
   "task_extend",
   `UPDATE {schema}.tasks

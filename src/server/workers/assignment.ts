@@ -1,0 +1,61 @@
+import type { ClaimedTask } from "../../tasks/claimed-task.ts";
+import type { TaskContext } from "../../tasks/context.ts";
+import { abandon, type Outcome } from "../../tasks/outcome.ts";
+
+/** What became of what a worker said. */
+export type Answer = "accepted" | "refused";
+
+/**
+ * One task in the hands of a remote worker: running → said (the worker told how it ended) → answered
+ * (the database accepted that, or the lease was lost before). One that nobody may speak for any
+ * more, because it was lost, timed out or was cancelled, is over without a word.
+ */
+export class Assignment {
+  readonly task: ClaimedTask;
+  readonly context: TaskContext;
+  /** For the executor: resolves when the slot is free. */
+  readonly returned: Promise<Outcome>;
+  #resolve: (outcome: Outcome) => void = () => {};
+  #onAnswer: ((answer: Answer) => void) | undefined;
+
+  constructor(task: ClaimedTask, context: TaskContext) {
+    this.task = task;
+    this.context = context;
+    this.returned = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** Whether the worker may still say how it ended. */
+  get isRunning(): boolean {
+    return this.task.state === "started" && this.#onAnswer === undefined;
+  }
+
+  /** The worker said how it ended; `onAnswer` hears, once, what the database said to that. */
+  end(outcome: Outcome, onAnswer: (answer: Answer) => void): void {
+    if (!this.isRunning) {
+      onAnswer("refused");
+      this.#resolve(outcome); // A slot that nobody holds any more.
+      return;
+    }
+    this.#onAnswer = onAnswer;
+    this.#resolve(outcome);
+  }
+
+  /** The database has answered. */
+  answered(accepted: boolean): void {
+    this.#tell(accepted ? "accepted" : "refused");
+  }
+
+  /** Nobody will speak for it: its slot is free. What was said before is not accepted any more. */
+  drop(): void {
+    this.#tell("refused");
+    this.#resolve(abandon());
+  }
+
+  #tell(answer: Answer): void {
+    const onAnswer = this.#onAnswer;
+    this.#onAnswer = undefined;
+    onAnswer?.(answer);
+  }
+}

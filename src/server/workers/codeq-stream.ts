@@ -1,0 +1,323 @@
+import { status } from "@grpc/grpc-js";
+import { messageOf, UnauthenticatedError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Clock } from "../../base/clock.ts";
+import { abandon, failed, nack, type Outcome } from "../../tasks/outcome.ts";
+import {
+  type Heartbeat,
+  type Nack,
+  type Ready,
+  type Result,
+  type ServerEvent,
+  Task,
+  type WorkerEvent,
+} from "../../wire/generated/codeq/worker.ts";
+import { type Act, type Caller, may, mayOnSome } from "../auth/caller.ts";
+import type { Admission } from "../grpc/admission.ts";
+import { type Peer, type PeerHandler, StreamError } from "../grpc/peer.ts";
+import { streamErrorOf } from "../grpc/status.ts";
+import type { Answer, Assignment } from "./assignment.ts";
+import {
+  event,
+  NOT_IN_PROGRESS,
+  NOT_OWNER,
+  serverError,
+  toAck,
+  toNackAck,
+  toOutcome,
+  toTask,
+} from "./codeq-messages.ts";
+import type { Desk, RemoteWorker } from "./desk.ts";
+import type { Order, OrderedQueues } from "./order-book.ts";
+
+export interface WorkerStreamOptions {
+  readonly admission: Admission;
+  readonly desk: Desk;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** What an extension of 0 seconds gives. */
+  readonly leaseSeconds: number;
+  /** How long the tasks of a stream that broke are still its own. */
+  readonly graceMs: number;
+}
+
+/** Orders of one stream that wait at once, and tasks in one. */
+const ORDERS_MAX = 1_000;
+const COUNT_MAX = 1_000;
+/** Of a batch of tasks; a message has room for more. */
+const BATCH_BYTES_MAX = 3 * 1024 * 1024;
+
+/**
+ * CodeQ's worker stream: a hello, then any number of readys, each of which waits until it is served
+ * once. What a client says of a task counts only on the stream that the task came by: the claim is
+ * the server's, so a late word from another stream is nobody's.
+ *
+ * A stream that breaks keeps its tasks for a short grace, then each counts as lost with its worker.
+ * One that ends because the server goes gives back what it cannot finish.
+ */
+export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker {
+  readonly #peer: Peer<WorkerEvent, ServerEvent>;
+  readonly #options: WorkerStreamOptions;
+  readonly #over = new AbortController();
+  readonly #orders = new Set<Order<Assignment>>();
+  readonly #held = new Map<string, Assignment>();
+  #caller: Caller | undefined;
+  #workerId = "";
+  #isDraining = false;
+
+  constructor(peer: Peer<WorkerEvent, ServerEvent>, options: WorkerStreamOptions) {
+    this.#peer = peer;
+    this.#options = options;
+  }
+
+  get tenant(): string {
+    return this.#caller?.tenant ?? "";
+  }
+
+  admit(): void {
+    // What is under way is bounded by orders, and each of them by the tasks it may bring.
+  }
+
+  async onMessage({ event: said }: WorkerEvent): Promise<void> {
+    if (this.#caller === undefined) {
+      if (said?.$case !== "hello") {
+        throw new StreamError(status.FAILED_PRECONDITION, "first event must be Hello");
+      }
+      await this.#hello(said.value.token, said.value.workerId);
+      return;
+    }
+    switch (said?.$case) {
+      case "hello":
+        this.#refuse("FailedPrecondition", "already-authenticated");
+        return;
+      case "ready":
+        return await this.#ready(said.value);
+      case "result":
+        if (this.#may("task.finish")) this.#result(said.value);
+        return;
+      case "resultBatch":
+        if (this.#may("task.finish")) this.#results(said.value.results);
+        return;
+      case "nack":
+        if (this.#may("task.nack")) this.#nack(said.value);
+        return;
+      case "heartbeat":
+        if (this.#may("task.renew")) void this.#heartbeat(said.value);
+        return;
+      case "abandon":
+        if (this.#may("task.abandon")) this.#abandon(said.value.taskId);
+        return;
+      default:
+        this.#refuse("InvalidArgument", "unknown-event");
+    }
+  }
+
+  onHalfClose(): void {
+    // It still hears: it gets what it ordered, and can say nothing about it. So it is over.
+    this.#peer.end(status.OK);
+  }
+
+  /** No more tasks; the stream ends when what it has was said, or by force when the time is up. */
+  onDrain(): void {
+    this.#isDraining = true;
+    this.#withdraw();
+    this.#endWhenDrained();
+  }
+
+  onOver(): void {
+    this.#over.abort();
+    this.#withdraw();
+    const { clock, graceMs, desk } = this.#options;
+    const left = [...this.#held.values()];
+    this.#held.clear();
+    if (left.length === 0) return;
+    clock.after(graceMs, () => void desk.lose(left));
+  }
+
+  onTasks(order: Order<Assignment>): void {
+    this.#orders.delete(order);
+    const tasks: Task[] = [];
+    let bytes = 0;
+    for (const one of order.tasks) {
+      const task = toTask(one, this.#workerId);
+      const size = Task.encode(task).finish().length;
+      if (size > BATCH_BYTES_MAX) {
+        one.end(failed("the task does not fit into a message", { retry: false }), () => {});
+      } else if (bytes + size > BATCH_BYTES_MAX) {
+        one.end(abandon(), () => {});
+      } else {
+        bytes += size;
+        tasks.push(task);
+        this.#held.set(one.task.id, one);
+      }
+    }
+    const [first] = tasks;
+    if (first === undefined) this.#reopen(order);
+    else if (tasks.length === 1) this.#peer.send(event({ $case: "task", value: { task: first } }));
+    else this.#peer.send(event({ $case: "taskBatch", value: { tasks } }));
+  }
+
+  /** Nothing of what it was to get could be sent: its client still waits. */
+  #reopen(order: Order<Assignment>): void {
+    if (this.#isDraining || this.#peer.isOver) return;
+    this.#orders.add(this.#options.desk.order(this, order.queues, 1));
+  }
+
+  onLost({ task }: Assignment): void {
+    this.#held.delete(task.id); // CodeQ has no word for it: the next one is refused.
+    this.#endWhenDrained();
+  }
+
+  async #hello(token: string, workerId: string): Promise<void> {
+    const { admission, logger } = this.#options;
+    try {
+      const { caller, watch } = await admission.admit(token, this.#peer.address);
+      this.#caller = caller;
+      this.#workerId = workerId.trim() === "" ? caller.subject : workerId.trim();
+      void watch(this.#over.signal).then((refusal) => {
+        if (refusal !== undefined) this.#peer.end(status.UNAUTHENTICATED, refusal.message);
+      });
+    } catch (error) {
+      if (!(error instanceof UnauthenticatedError)) throw streamErrorOf(error);
+      throw new StreamError(status.UNAUTHENTICATED, `auth failed: ${error.message}`);
+    }
+    this.#peer.welcome();
+    const value = { workerId: this.#workerId, tenantId: this.tenant };
+    this.#peer.send(event({ $case: "helloAck", value }));
+    logger.debug({ worker: this.#workerId, tenant: this.tenant }, "a worker's stream began");
+  }
+
+  async #ready({ commands, count }: Ready): Promise<void> {
+    const caller = this.#caller;
+    if (caller === undefined) return;
+    if (!mayOnSome(caller, "task.claim")) {
+      this.#refuse("PermissionDenied", "missing scope");
+      return;
+    }
+    if (!commands.every((queue) => may(caller, "task.claim", queue))) {
+      this.#refuse("PermissionDenied", "event type not allowed");
+      return;
+    }
+    if (this.#orders.size >= ORDERS_MAX) {
+      this.#refuse("ResourceExhausted", `at most ${ORDERS_MAX} readys may wait on one stream`);
+      return;
+    }
+    if (this.#isDraining) return;
+    const queues = queuesOf(caller, commands);
+    try {
+      await this.#options.desk.handle(queues);
+    } catch (error) {
+      const fields = { error: messageOf(error), queues: commands };
+      this.#options.logger.warn(fields, "cannot handle the queues of a worker");
+      this.#refuse("Unavailable", "the queues cannot be handled now");
+      return;
+    }
+    if (this.#peer.isOver || this.#isDraining) return;
+    const most = Math.min(Math.max(1, count), COUNT_MAX);
+    this.#orders.add(this.#options.desk.order(this, queues, most));
+  }
+
+  #result(result: Result): void {
+    this.#end(result.taskId, toOutcome(result), (ack) =>
+      this.#peer.send(event({ $case: "resultAck", value: ack })),
+    );
+  }
+
+  #results(results: readonly Result[]): void {
+    if (results.length === 0) return;
+    const acks: ReturnType<typeof toAck>[] = [];
+    let open = results.length;
+    for (const [place, result] of results.entries()) {
+      this.#end(result.taskId, toOutcome(result), (ack) => {
+        acks[place] = ack;
+        open -= 1;
+        if (open === 0) this.#peer.send(event({ $case: "resultAckBatch", value: { acks } }));
+      });
+    }
+  }
+
+  #end(
+    taskId: string,
+    outcome: Outcome | string,
+    onAck: (ack: ReturnType<typeof toAck>) => void,
+  ): void {
+    if (typeof outcome === "string") {
+      onAck(toAck(taskId, outcome));
+      return;
+    }
+    this.#settle(taskId, outcome, (answer) => onAck(toAck(taskId, answer)));
+  }
+
+  /** A task leaves the stream when its end was answered for: until then it can be lost. */
+  #settle(taskId: string, outcome: Outcome, onAnswer: (answer: Answer | string) => void): void {
+    const held = this.#held.get(taskId);
+    if (held === undefined) {
+      onAnswer(NOT_OWNER);
+      return;
+    }
+    if (!held.isRunning) {
+      onAnswer(NOT_IN_PROGRESS);
+      return;
+    }
+    held.end(outcome, (answer) => {
+      this.#held.delete(taskId);
+      onAnswer(answer);
+      this.#endWhenDrained();
+    });
+  }
+
+  #nack({ taskId, delaySeconds, reason }: Nack): void {
+    const held = this.#held.get(taskId);
+    const delay = Math.max(0, delaySeconds);
+    const outcome = nack(delay, reason.trim() === "" ? "nack without a reason" : reason);
+    this.#settle(taskId, outcome, (answer) => {
+      const ack =
+        held === undefined || (answer !== "accepted" && answer !== "refused")
+          ? { ...toAck(taskId, answer), appliedDelaySeconds: 0, dlq: false }
+          : toNackAck(held, delay, answer);
+      this.#peer.send(event({ $case: "nackAck", value: ack }));
+    });
+  }
+
+  async #heartbeat({ taskId, extendSeconds }: Heartbeat): Promise<void> {
+    const held = this.#held.get(taskId);
+    let answer: Answer | string = held === undefined ? NOT_OWNER : "accepted";
+    try {
+      const seconds = extendSeconds > 0 ? extendSeconds : this.#options.leaseSeconds;
+      await held?.context.extend(seconds);
+    } catch {
+      answer = NOT_IN_PROGRESS;
+    }
+    this.#peer.send(event({ $case: "heartbeatAck", value: toAck(taskId, answer) }));
+  }
+
+  #abandon(taskId: string): void {
+    this.#settle(taskId, abandon(), (answer) => {
+      this.#peer.send(event({ $case: "abandonAck", value: toAck(taskId, answer) }));
+    });
+  }
+
+  #may(act: Act): boolean {
+    if (this.#caller !== undefined && mayOnSome(this.#caller, act)) return true;
+    this.#refuse("PermissionDenied", "missing scope");
+    return false;
+  }
+
+  #refuse(...[code, message]: Parameters<typeof serverError>): void {
+    this.#peer.send(serverError(code, message));
+  }
+
+  #withdraw(): void {
+    for (const order of this.#orders) this.#options.desk.withdraw(order);
+    this.#orders.clear();
+  }
+
+  #endWhenDrained(): void {
+    if (this.#isDraining && this.#held.size === 0) this.#peer.end(status.OK);
+  }
+}
+
+function queuesOf(caller: Caller, commands: readonly string[]): OrderedQueues {
+  if (commands.length > 0) return [...new Set(commands)];
+  return caller.queues === "all" ? "all" : [...caller.queues];
+}

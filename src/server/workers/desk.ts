@@ -1,0 +1,211 @@
+import type { Clock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { Timers } from "../../base/timers.ts";
+import type { ClaimedTask } from "../../tasks/claimed-task.ts";
+import type { TaskContext } from "../../tasks/context.ts";
+import type { QueueDirectory } from "../../tasks/directory.ts";
+import type { Executor } from "../../tasks/executor.ts";
+import { abandon, type Outcome } from "../../tasks/outcome.ts";
+import type { TaskHandler } from "../../tasks/queue.ts";
+import type { RemoteWork, TaskRunner } from "../../tasks/runner.ts";
+import type { Task } from "../../tasks/task.ts";
+import { Assignment } from "./assignment.ts";
+import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
+import { OrderDemand } from "./order-demand.ts";
+
+/** Whoever runs tasks somewhere else. */
+export interface RemoteWorker {
+  readonly tenant: string;
+  /** An order is served, with one task at least; it is closed. */
+  onTasks(order: Order<Assignment>): void;
+  /** The task is no longer the worker's: it was lost or cancelled, or took too long. */
+  onLost(assignment: Assignment, why: Error): void;
+}
+
+export interface DeskOptions {
+  readonly directory: QueueDirectory;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** What a tenant's workers did not ask for within this time goes back to other servers. */
+const UNWANTED_MS = 1_000;
+
+/**
+ * Where remote workers get their tasks. The server is a worker of the engine like any other; its
+ * slots are what remote workers have ordered. A task that starts here fills the order of its
+ * tenant that waited longest, and what starts in one round of the event loop goes out together.
+ * Nothing is known here that the database does not know: when the server dies, its leases run out.
+ */
+export class Desk implements RemoteWork {
+  readonly #options: DeskOptions;
+  readonly #orders = new OrderBook<Assignment>();
+  readonly #timers: Timers;
+  readonly #assignments = new Map<Task, Assignment>();
+  readonly #workers = new Map<Order<Assignment>, RemoteWorker>();
+  readonly #holders = new Map<Assignment, RemoteWorker>();
+  /** Orders that got tasks in this round. */
+  readonly #filled = new Set<Order<Assignment>>();
+  readonly #handled = new Map<string, Promise<void>>();
+  /** Tenants without an order whose tasks are about to go back. */
+  readonly #leaving = new Map<string, () => void>();
+  #demand: OrderDemand | undefined;
+  #runner: TaskRunner | undefined;
+
+  constructor(options: DeskOptions) {
+    this.#options = options;
+    this.#timers = new Timers(options.clock);
+  }
+
+  get slots(): OrderBook<Assignment> {
+    return this.#orders;
+  }
+
+  demand(executor: Executor): OrderDemand {
+    this.#demand ??= new OrderDemand(executor, this.#orders, this.#options.clock);
+    return this.#demand;
+  }
+
+  /** The engine that claims for it. */
+  attach(runner: TaskRunner): void {
+    this.#runner = runner;
+  }
+
+  /** Resolves when tasks of the queues, as they are now, can be claimed here. */
+  async handle(queues: OrderedQueues): Promise<void> {
+    for (const name of queues === "all" ? await this.#options.directory.names() : queues) {
+      let handling = this.#handled.get(name);
+      if (handling === undefined) {
+        handling = this.#handle(name);
+        this.#handled.set(name, handling);
+        handling.catch(() => this.#handled.delete(name));
+      }
+      await handling;
+    }
+  }
+
+  async #handle(name: string): Promise<void> {
+    const { settings } = await this.#options.directory.find(name);
+    const nothing = { schema: undefined, resultSchema: undefined };
+    const limits = { concurrency: null, rate: null, keyRate: null };
+    const handler: TaskHandler = {
+      queue: { name, keySpace: name, settings, limits, ...nothing },
+      concurrency: undefined,
+      run: (task, context) => this.#start(task as ClaimedTask, context),
+      settled: (task, accepted) => this.#settled(task, accepted),
+    };
+    await this.#runner?.handle(handler);
+  }
+
+  #namesOf(queues: OrderedQueues): Iterable<string> {
+    return queues === "all" ? this.#handled.keys() : queues;
+  }
+
+  /** Tasks that run here now. */
+  get running(): number {
+    return this.#holders.size;
+  }
+
+  /** Asks for up to `count` tasks of queues that are handled here. Served once, or withdrawn. */
+  order(worker: RemoteWorker, queues: OrderedQueues, count: number): Order<Assignment> {
+    const order = new Order<Assignment>(worker.tenant, queues, count);
+    this.#workers.set(order, worker);
+    this.#orders.open(order);
+    this.#leaving.get(worker.tenant)?.();
+    const names = this.#namesOf(queues);
+    this.#runner?.slotsCame(names, worker.tenant, this.#demand?.lacks(worker.tenant) ?? false);
+    return order;
+  }
+
+  /** Nobody waits for it any more. Tasks that it was about to be served with go back uncounted. */
+  withdraw(order: Order<Assignment>): void {
+    this.#orders.close(order);
+    this.#workers.delete(order);
+    this.#filled.delete(order);
+    for (const assignment of order.tasks.splice(0)) assignment.end(abandon(), () => {});
+    this.#mindUnwanted(order);
+  }
+
+  /** What is ready and was not asked for goes back, unless somebody orders soon. */
+  #mindUnwanted({ tenant, queues }: Order<Assignment>): void {
+    if (this.#orders.totalOf(tenant) > 0 || this.#leaving.has(tenant)) return;
+    const cancel = this.#timers.after(UNWANTED_MS, () => {
+      this.#leaving.delete(tenant);
+      if (this.#orders.totalOf(tenant) > 0) return;
+      for (const queue of this.#namesOf(queues)) this.#runner?.slotsWent(queue, tenant);
+    });
+    this.#leaving.set(tenant, () => {
+      this.#leaving.delete(tenant);
+      cancel();
+    });
+  }
+
+  /** Whoever held these is gone: each counts as lost with its worker. */
+  async lose(assignments: readonly Assignment[]): Promise<void> {
+    const held = assignments.filter((one) => one.isRunning);
+    for (const one of held) this.#forget(one);
+    try {
+      await this.#runner?.lapse(held.map(({ task }) => task));
+    } catch (error) {
+      const facts = { error: messageOf(error), tasks: held.length };
+      this.#options.logger.warn(facts, "could not end the leases of a lost worker: they run out");
+    } finally {
+      for (const one of held) one.drop();
+    }
+  }
+
+  close(): void {
+    this.#timers.close();
+  }
+
+  #start(task: ClaimedTask, context: TaskContext): Promise<Outcome> | Outcome {
+    const assignment = new Assignment(task, context);
+    const order = this.#orders.fill(task.queue, task.tenant, assignment);
+    const worker = order === undefined ? undefined : this.#workers.get(order);
+    if (order === undefined || worker === undefined) return abandon(); // It was just withdrawn.
+    this.#demand?.served(task.tenant);
+    this.#assignments.set(task, assignment);
+    this.#holders.set(assignment, worker);
+    const { signal } = context;
+    signal.addEventListener("abort", () => this.#aborted(assignment, signal.reason as Error), {
+      once: true,
+    });
+    if (this.#filled.size === 0) setImmediate(() => this.#serve());
+    this.#filled.add(order);
+    return assignment.returned;
+  }
+
+  /** What started in this round goes out. */
+  #serve(): void {
+    const filled = [...this.#filled];
+    this.#filled.clear();
+    for (const order of filled) {
+      const worker = this.#workers.get(order);
+      this.#orders.close(order);
+      this.#workers.delete(order);
+      if (worker !== undefined && order.tasks.length > 0) worker.onTasks(order);
+      this.#mindUnwanted(order);
+    }
+  }
+
+  /** Its lease is lost, it was cancelled, or its time is up: the worker is told, and holds it no more. */
+  #aborted(assignment: Assignment, why: Error): void {
+    const worker = this.#holders.get(assignment);
+    this.#forget(assignment);
+    worker?.onLost(assignment, why);
+    assignment.drop();
+  }
+
+  #settled(task: Task, accepted: boolean): void {
+    const assignment = this.#assignments.get(task);
+    if (assignment === undefined) return;
+    this.#forget(assignment);
+    assignment.answered(accepted);
+  }
+
+  #forget(assignment: Assignment): void {
+    this.#assignments.delete(assignment.task);
+    this.#holders.delete(assignment);
+  }
+}

@@ -1,0 +1,127 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Demand, KeyedSource } from "../../tasks/demand.ts";
+import type { Executor } from "../../tasks/executor.ts";
+import { PER_KEY_MAX } from "../../tasks/prefetch.ts";
+import type { OrderBook } from "./order-book.ts";
+
+/** As much as is served in this time is worth holding ready. */
+const AHEAD_SECONDS = 0.1;
+const AHEAD_MAX = 2_000;
+/** Fewer are not worth keeping from other servers. */
+const AHEAD_MIN = 20;
+const MEASURE_MS = 20;
+const UNANSWERED_MAX = 4_000;
+const PER_KEY_MIN = 2;
+
+/** How fast the orders of one tenant are served. */
+interface Pace {
+  served: number;
+  measured: number;
+  perSecond: number;
+  ahead: number;
+}
+
+/**
+ * What remote workers ask for: as many tasks as their orders take, and as many more as are served
+ * in a tenth of a second, so that the next order need not wait for a claim. Each tenant's pace
+ * counts for itself: a fast one must not make a server hold tasks of a slow one.
+ */
+export class OrderDemand implements Demand {
+  readonly #executor: Executor;
+  readonly #orders: OrderBook;
+  readonly #clock: Clock;
+  readonly #paces = new Map<string, Pace>();
+  #measuredAtMs: number;
+
+  constructor(executor: Executor, orders: OrderBook, clock: Clock) {
+    this.#executor = executor;
+    this.#orders = orders;
+    this.#clock = clock;
+    this.#measuredAtMs = clock.now();
+  }
+
+  /** A task of the tenant was handed out. */
+  served(tenant: string): void {
+    let pace = this.#paces.get(tenant);
+    if (pace === undefined) {
+      pace = { served: 0, measured: 0, perSecond: 0, ahead: 0 };
+      this.#paces.set(tenant, pace);
+    }
+    pace.served += 1;
+  }
+
+  measure(): void {
+    const elapsedMs = this.#clock.now() - this.#measuredAtMs;
+    if (elapsedMs < MEASURE_MS) return;
+    this.#measuredAtMs = this.#clock.now();
+    for (const [tenant, pace] of this.#paces) {
+      const rate = ((pace.served - pace.measured) / elapsedMs) * 1000;
+      // Follows a rise at once, a fall by halves: a pause is no news.
+      pace.perSecond = Math.max(rate, (pace.perSecond + rate) / 2);
+      pace.measured = pace.served;
+      const ahead = Math.floor(pace.perSecond * AHEAD_SECONDS);
+      pace.ahead = ahead < AHEAD_MIN ? 0 : Math.min(AHEAD_MAX, ahead);
+      if (pace.perSecond < 1) this.#paces.delete(tenant);
+    }
+  }
+
+  get want(): number {
+    if (this.#executor.unanswered > UNANSWERED_MAX) return 0;
+    let want = 0;
+    for (const tenant of this.#orders.tenants) want += this.#wantOf(tenant);
+    return want;
+  }
+
+  /** Slots of a server come with orders, and whoever opens one says so. */
+  get mayWant(): boolean {
+    return false;
+  }
+
+  /** Whether an order of the tenant lacks tasks, or soon will. */
+  lacks(tenant: string): boolean {
+    return this.#wantOf(tenant) > 0;
+  }
+
+  /** Nothing while more than half of what is held ahead is left. */
+  #wantOf(tenant: string): number {
+    const ahead = this.#paces.get(tenant)?.ahead ?? 0;
+    const total = this.#orders.totalOf(tenant);
+    const ready = this.#executor.lines.readyOfTenant(tenant);
+    return ready > total + ahead / 2 ? 0 : Math.max(0, total + ahead - ready);
+  }
+
+  roomOf(): number {
+    return Infinity;
+  }
+
+  roomOfTenant(queue: string, tenant: string): number {
+    const credit = this.#orders.credit(queue, tenant);
+    if (credit === 0) return 0; // Nobody asks for this queue: it is not held ahead either.
+    const ready = this.#executor.lines.readyOf(queue)?.readyOf(tenant) ?? 0;
+    const ahead = this.#paces.get(tenant)?.ahead ?? 0;
+    return Math.min(credit + ahead - ready, this.#wantOf(tenant));
+  }
+
+  aheadOf(): number {
+    let most = 0;
+    for (const { ahead } of this.#paces.values()) most = Math.max(most, ahead);
+    return most;
+  }
+
+  wantKeyed(_space: KeyedSource): number {
+    const behind = this.#executor.keys.ahead;
+    return Math.max(0, 2 * this.want - behind);
+  }
+
+  get perKey(): number {
+    return Math.max(PER_KEY_MIN, Math.min(PER_KEY_MAX, this.aheadOf()));
+  }
+
+  filled(): void {
+    // Every tenant asks for itself: nobody has to be held back for another.
+  }
+
+  get reserve(): number {
+    return 0;
+  }
+}
