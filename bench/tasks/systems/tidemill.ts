@@ -34,7 +34,8 @@ export const tidemill = (): TaskSystem => ({
   },
   async verify(client, enqueued) {
     const made = await enqueued();
-    const kept = `(SELECT 1 FROM ${HISTORY} WHERE state = 'completed' UNION ALL SELECT 1 FROM ${LIVE}) AS kept`;
+    const ended = `SELECT 1 FROM ${HISTORY} WHERE state = 'completed'`;
+    const kept = `(${ended} UNION ALL SELECT 1 FROM ${LIVE}) AS kept`;
     const { completed: found } = await readCount(client, kept);
     if (found !== made) throw new Error(`${made} tasks were enqueued, and the store has ${found}`);
   },
