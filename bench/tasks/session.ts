@@ -107,7 +107,10 @@ export class Session {
     await this.#pause(window.warmUpMs);
     const first = await this.#read(window.ahead);
     await this.#over(window.until);
-    return between(first, await this.#read(window.ahead));
+    const last = await this.#read(window.ahead);
+    await this.#system.verify?.(this.#client, () => this.#hold());
+    this.#feed(window.ahead);
+    return between(first, last);
   }
 
   async pending(): Promise<number> {
@@ -144,12 +147,15 @@ export class Session {
   }
 
   async #read(ahead: number): Promise<Reading> {
-    const reading = await this.#system.completed(this.#client, async () => {
-      this.#ahead = undefined;
-      return await this.#producer.call({ do: "hold" });
-    });
+    const reading = await this.#system.completed(this.#client, () => this.#hold());
     this.#feed(ahead);
     return reading;
+  }
+
+  /** The producer stands still, and tells how many tasks it has enqueued. */
+  async #hold(): Promise<number> {
+    this.#ahead = undefined;
+    return await this.#producer.call({ do: "hold" });
   }
 
   #feed(ahead: number): void {

@@ -22,6 +22,8 @@ export interface TaskSystem {
   completed(client: pg.ClientBase, enqueued: () => Promise<number>): Promise<Reading>;
   /** Tasks that are not completed yet. */
   pending(client: pg.ClientBase): Promise<number>;
+  /** Finds each task that was completed in what the system keeps of them, or throws. */
+  verify?(client: pg.ClientBase, enqueued: () => Promise<number>): Promise<void>;
 }
 
 /** What is run for each role of a system; it speaks the protocol of `protocol.ts`. */

@@ -10,7 +10,7 @@ import type { Connection, Database } from "../db/database.ts";
 import { notify, shapePlansHere } from "../db/sql/session.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { buryTasks, endTasks } from "./sql/finish.ts";
-import { probeTasks, promoteTasks } from "./sql/housekeeping.ts";
+import { promoteTasks, secondsToClaim, secondsToScheduled } from "./sql/housekeeping.ts";
 import { openLostPacks } from "./sql/open-packs.ts";
 import {
   forgetClaims,
@@ -43,6 +43,10 @@ const LATE_SECONDS = 1;
 const RETRY_MS_MAX = 5_000;
 /** Something due was not taken: somebody has its row locked. */
 const BUSY_MS = 50;
+/** Who rings asks for what is scheduled: claims are looked at no more often than this. */
+const CLAIMS_MS = 1_000;
+/** One that is due was not taken. */
+const CLAIMS_BUSY_MS = 100;
 const PROMOTE_MAX = 1_000;
 const CLAIMS_MAX = 50;
 
@@ -58,6 +62,10 @@ export class Housekeeper implements Service {
   readonly #db: Database;
   readonly #options: HousekeeperOptions;
   #checkedAtMs = -Infinity;
+  /** Not before then are claims looked at again. */
+  #claimsAfterMs = -Infinity;
+  /** When the next of them was due. */
+  #claimDueMs = -Infinity;
 
   constructor(db: Database, options: HousekeeperOptions) {
     this.#db = db;
@@ -76,8 +84,8 @@ export class Housekeeper implements Service {
   async #turn(): Promise<TurnResult> {
     const term = this.#options.term();
     if (term === undefined) return await this.#turnOfFollower();
-    const { checkInSeconds, promoteInSeconds } = await probeTasks(this.#db);
-    const reaped = checkInSeconds <= 0 ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
+    const reaped = await this.#reapDue(term);
+    const promoteInSeconds = await secondsToScheduled(this.#db);
     const promoted =
       promoteInSeconds <= 0
         ? await this.#underTerm(term, (tx) => promoteTasks(tx, PROMOTE_MAX))
@@ -85,10 +93,20 @@ export class Housekeeper implements Service {
     if (reaped + promoted > 0) await this.#announce(reaped, promoted);
     if (promoted === PROMOTE_MAX) return "again";
     if (promoteInSeconds <= 0) return { restMs: BUSY_MS };
-    // A claim made after this look has a whole lease before it; one that is due and whose rows are
-    // locked is looked at again soon.
-    const nextMs = Math.ceil(Math.min(promoteInSeconds, Math.max(checkInSeconds, 0.1)) * 1000);
-    return { restMs: Math.min(this.#options.turnMs, this.#options.leaseMs / 2, nextMs) };
+    // A claim made after the last look has a whole lease before it.
+    const { clock, turnMs, leaseMs } = this.#options;
+    const claimMs = Math.max(0, this.#claimDueMs - clock.now());
+    return { restMs: Math.min(turnMs, leaseMs / 2, Math.ceil(promoteInSeconds * 1000), claimMs) };
+  }
+
+  async #reapDue(term: bigint): Promise<number> {
+    const { clock } = this.#options;
+    if (clock.now() < this.#claimsAfterMs) return 0;
+    const inMs = Math.ceil((await secondsToClaim(this.#db)) * 1000);
+    const reaped = inMs <= 0 ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
+    this.#claimDueMs = clock.now() + Math.max(inMs, CLAIMS_BUSY_MS);
+    this.#claimsAfterMs = Math.min(this.#claimDueMs, clock.now() + CLAIMS_MS);
+    return reaped;
   }
 
   /**
@@ -100,9 +118,8 @@ export class Housekeeper implements Service {
     const everyMs = Math.min(FOLLOWER_CHECK_MS, leaseMs / 3);
     if (clock.now() - this.#checkedAtMs < everyMs) return { restMs: FOLLOWER_MS };
     this.#checkedAtMs = clock.now();
-    const { checkInSeconds, promoteInSeconds } = await probeTasks(this.#db);
-    const isReapLate = checkInSeconds < -LATE_SECONDS;
-    const isPromotionLate = promoteInSeconds < -LATE_SECONDS;
+    const isReapLate = (await secondsToClaim(this.#db)) < -LATE_SECONDS;
+    const isPromotionLate = (await secondsToScheduled(this.#db)) < -LATE_SECONDS;
     const reaped = isReapLate ? await this.#db.transaction((tx) => this.#reap(tx)) : 0;
     const promoted = isPromotionLate
       ? await this.#db.transaction((tx) => promoteTasks(tx, PROMOTE_MAX))

@@ -16,7 +16,11 @@ import {
   putBackTasks,
 } from "../../../src/tasks/sql/finish.ts";
 import { advanceHolds } from "../../../src/tasks/sql/holds.ts";
-import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
+import {
+  promoteTasks,
+  secondsToClaim,
+  secondsToScheduled,
+} from "../../../src/tasks/sql/housekeeping.ts";
 import { findTasks } from "../../../src/tasks/sql/inspect.ts";
 import { lookAtKeyLanes } from "../../../src/tasks/sql/key-lanes.ts";
 import { claimKeyedPacks, probeKeySpace } from "../../../src/tasks/sql/key-packs.ts";
@@ -153,7 +157,8 @@ const ON_POOL: readonly Case[] = [
   ["lost", (db) => lockLostTasks(db, [CLAIM])],
   ["probation", (db) => putOnProbation(db, ["1"])],
   ["forget", (db) => forgetClaims(db, [CLAIM])],
-  ["probe", (db) => probeTasks(db)],
+  ["next claim", (db) => secondsToClaim(db)],
+  ["next scheduled", (db) => secondsToScheduled(db)],
   ["promote", (db) => promoteTasks(db, 1_000)],
 ];
 

@@ -42,7 +42,11 @@ import {
   putBackTasks,
 } from "../../../src/tasks/sql/finish.ts";
 import { advanceHolds, nextHoldSeconds } from "../../../src/tasks/sql/holds.ts";
-import { probeTasks, promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
+import {
+  promoteTasks,
+  secondsToClaim,
+  secondsToScheduled,
+} from "../../../src/tasks/sql/housekeeping.ts";
 import { lookAtKeyLanes } from "../../../src/tasks/sql/key-lanes.ts";
 import {
   claimHeldHeads,
@@ -345,8 +349,8 @@ export class Moves {
       return (db) => forgetClaims(db, claims);
     },
     probe: () => async (db) => {
-      const { checkInSeconds, promoteInSeconds } = await probeTasks(db);
-      return [Math.sign(checkInSeconds), Math.sign(promoteInSeconds)];
+      const seconds = [await secondsToClaim(db), await secondsToScheduled(db)];
+      return seconds.map(Math.sign);
     },
     promote: () => (db) => promoteTasks(db, 10),
     advance: () => async (db) => numbers(await advanceHolds(db, 0, KEY_LANES)),

@@ -152,18 +152,21 @@ function* promote({ run, tables }: Scene, [max]: readonly unknown[]): Steps<obje
 
 /** src/tasks/sql/housekeeping.ts and reap.ts */
 export const housekeepingStatements: SimStatements = {
-  tasks_probe: reading(({ run, tables }) => [
-    {
-      check_in: inSeconds(
-        run.rows(tables.claims).map((claim) => claim.checkAt),
-        run.now,
-      ),
-      promote_in: inSeconds(
-        run.rows(tables.tasks, (task) => task.claimOrder === null).map((task) => task.runAt),
-        run.now,
-      ),
-    },
-  ]),
+  claims_probe: reading(({ run, tables }) => {
+    const dues = run.rows(tables.claims).map((claim) => claim.checkAt);
+    return [{ seconds: inSeconds(dues, run.now) }];
+  }),
+  scheduled_probe: reading(({ run, tables }) => {
+    const scheduled = run.rows(tables.tasks, (task) => task.claimOrder === null);
+    return [
+      {
+        seconds: inSeconds(
+          scheduled.map(({ runAt }) => runAt),
+          run.now,
+        ),
+      },
+    ];
+  }),
   tasks_promote: promote,
   claims_due: lockDueClaims,
   packs_open_lost: reading(() => [{ count: 0 }]),
