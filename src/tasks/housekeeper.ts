@@ -64,7 +64,7 @@ export class Housekeeper implements Service {
   #checkedAtMs = -Infinity;
   /** Not before then are claims looked at again. */
   #claimsAfterMs = -Infinity;
-  /** When the next of them was due. */
+  /** When the next of them is due; as soon as may be, when somebody rang too early. */
   #claimDueMs = -Infinity;
 
   constructor(db: Database, options: HousekeeperOptions) {
@@ -101,7 +101,10 @@ export class Housekeeper implements Service {
 
   async #reapDue(term: bigint): Promise<number> {
     const { clock } = this.#options;
-    if (clock.now() < this.#claimsAfterMs) return 0;
+    if (clock.now() < this.#claimsAfterMs) {
+      this.#claimDueMs = this.#claimsAfterMs;
+      return 0;
+    }
     const inMs = Math.ceil((await secondsToClaim(this.#db)) * 1000);
     const reaped = inMs <= 0 ? await this.#underTerm(term, (tx) => this.#reap(tx)) : 0;
     this.#claimDueMs = clock.now() + Math.max(inMs, CLAIMS_BUSY_MS);
