@@ -46,7 +46,7 @@ async function openDesk(): Promise<{ mill: Tidemill; desk: Desk }> {
   const database = await testDatabase();
   const mill = await database.connect();
   let desk: Desk | undefined;
-  const worker = await mill.startRemoteWorker({ dispatcherStrategy: "notify" }, (directory) => {
+  const worker = await mill.startRemoteWorker({ dispatcherStrategy: "notify", drainTimeout: 50 }, (directory) => {
     desk = new Desk({ directory, clock: systemClock, logger: silentLogger });
     return desk;
   });
