@@ -54,10 +54,7 @@ export async function storeBulks(
 }
 
 /** In one order for everybody, or two callers wait for each other. */
-export async function lockSerialKeys(
-  tx: Queryable,
-  tasks: readonly EncodedTask[],
-): Promise<void> {
+export async function lockSerialKeys(tx: Queryable, tasks: readonly EncodedTask[]): Promise<void> {
   const spaces = new Map<number, Set<string>>();
   for (const { isSerial, key, shape } of tasks) {
     if (!isSerial) continue;
