@@ -75,9 +75,10 @@ export class QueueDirectory {
   /** Registers a definition once per process; a name must have been registered by somebody. */
   async find(queue: QueueDefinition | string): Promise<KnownQueue> {
     const name = typeof queue === "string" ? queue : queue.name;
-    const known = await this.#queues.get(name)?.finding;
-    if (known !== undefined && isSameDefinition(known.definition, queue)) {
-      return this.peek(name) ?? known;
+    const found = this.#queues.get(name);
+    if (found !== undefined) {
+      const known = await found.finding;
+      if (isSameDefinition(known.definition, queue)) return this.peek(name) ?? known;
     }
     return await this.#remember(
       name,
@@ -113,16 +114,20 @@ export class QueueDirectory {
     return await this.#remember(queue.name, this.#readNamed(queue.name));
   }
 
-  async #remember(name: string, finding: Promise<KnownQueue>): Promise<KnownQueue> {
+  #remember(name: string, reading: Promise<KnownQueue>): Promise<KnownQueue> {
+    const finding = reading.then(
+      (known) => {
+        found.known = known;
+        return known;
+      },
+      (error: unknown) => {
+        if (this.#queues.get(name) === found) this.#queues.delete(name);
+        throw error;
+      },
+    );
     const found: FoundQueue = { finding, askedAtMs: this.#clock.now() };
     this.#queues.set(name, found);
-    try {
-      found.known = await finding;
-      return found.known;
-    } catch (error) {
-      if (this.#queues.get(name) === found) this.#queues.delete(name);
-      throw error;
-    }
+    return finding;
   }
 
   async #refresh(found: FoundQueue, before: KnownQueue): Promise<void> {

@@ -56,32 +56,22 @@ describe("a stream", () => {
     expect(codeqAcks(known)).toMatchObject([{ ok: true }]);
   });
 
-  it.each([
-    ["cannot be read", Buffer.from([0x0b, 0x0c]), status.INVALID_ARGUMENT, "cannot be read"],
-    [
-      "is a string that is no text",
-      Buffer.from([0x0a, 3, 0x0a, 1, 0xff]),
-      status.INVALID_ARGUMENT,
-      "",
-    ],
-    [
-      "has two million entries before any hello",
-      Buffer.concat([
-        Buffer.from([0x1a, 0x80, 0x80, 0xc0, 0x01]),
-        Buffer.alloc(3 * 1024 * 1024, Buffer.from([0x0a, 0x00])),
-      ]),
-      status.INVALID_ARGUMENT,
-      "at most 2000 entries",
-    ],
-    ["is a large hello", largeHello(70_000), status.INVALID_ARGUMENT, "at most 65536 bytes"],
-    ["has more than 4 MiB", largeHello(5 * 1024 * 1024), status.RESOURCE_EXHAUSTED, "larger"],
-  ])("ends with a status when its first message %s", async (_what, bytes, code, details) => {
+  it("ends with a status when its first message cannot be taken", async () => {
     const { url, codeq } = await scene();
-    const raw = rawStream(url);
-    raw.send(bytes);
-    const ended = await raw.ended;
-    expect(ended.code).toBe(code === status.INVALID_ARGUMENT && details === "" ? ended.code : code);
-    expect(ended.details).toContain(details);
+    const entries = Buffer.alloc(3 * 1024 * 1024, Buffer.from([0x0a, 0x00]));
+    const many = Buffer.concat([Buffer.from([0x1a, 0x80, 0x80, 0xc0, 0x01]), entries]);
+    for (const [bytes, code, details] of [
+      [Buffer.from([0x0b, 0x0c]), status.INVALID_ARGUMENT, "the message cannot be read"],
+      [many, status.INVALID_ARGUMENT, "a message has at most 2000 entries"],
+      [largeHello(70_000), status.INVALID_ARGUMENT, "a hello has at most 65536 bytes"],
+      [largeHello(5 * 1024 * 1024), status.RESOURCE_EXHAUSTED, "larger than max"],
+    ] as const) {
+      const raw = rawStream(url);
+      raw.send(bytes);
+      const ended = await raw.ended;
+      expect(ended.code).toBe(code);
+      expect(ended.details).toContain(details);
+    }
     expect((await codeqHello(codeq())).received).toHaveLength(1);
   });
 
