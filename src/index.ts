@@ -1,4 +1,5 @@
 export {
+  CommitUnknownError,
   ConfigError,
   ConflictError,
   InvalidInputError,
@@ -55,7 +56,7 @@ export type {
 export type { TaskContext } from "./tasks/context.ts";
 export type { DeadLetterFilter, DeadLetterListOptions, DeadLetters } from "./tasks/dead-letters.ts";
 export type { NewTask, TaskOptions } from "./tasks/encode.ts";
-export { type EnqueueOptions, IdempotencyConflictError } from "./tasks/enqueue.ts";
+export type { EnqueueOptions } from "./tasks/enqueue.ts";
 export type { TaskHandle } from "./tasks/handle.ts";
 export type { LimitChanges, LimitOptions, RateOptions } from "./tasks/limits.ts";
 export type { TaskMetrics } from "./tasks/metrics.ts";
@@ -86,6 +87,7 @@ export type {
 } from "./tasks/queue-admin.ts";
 export { type ResultOptions, TaskFailedError } from "./tasks/results.ts";
 export type { StandardSchema } from "./tasks/schema.ts";
+export { IdempotencyConflictError } from "./tasks/store.ts";
 export {
   LeaseLostError,
   type LeaseToken,

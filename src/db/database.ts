@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
 import pg from "pg";
 import { systemClock } from "../base/clock.ts";
-import { ConfigError, messageOf } from "../base/errors.ts";
+import { CommitUnknownError, ConfigError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Names } from "./names.ts";
-import { mapConnectError, mapDatabaseError, sqlState } from "./sqlstate.ts";
+import { mapConnectError, mapDatabaseError, sqlState, wasRolledBack } from "./sqlstate.ts";
 import { renderStatement, type Statement } from "./statement.ts";
 
 /** Anything that runs our statements: the pool, a transaction, a connection, the caller's own. */
@@ -172,22 +172,21 @@ export class Database implements Queryable {
   /**
    * Commits what `work` wrote when it resolves; rolls all of it back when it rejects. Every
    * statement sees what was committed before it: locks that were waited for mean nothing otherwise.
+   * Throws CommitUnknownError when nobody knows which of the two it was.
    */
   async transaction<T>(work: (tx: Connection) => Promise<T>): Promise<T> {
     return await this.withConnection(async (connection) => {
       const { client } = connection;
+      let result: T;
       try {
         await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
-        const result = await work(connection);
-        const ended = await client.query("COMMIT");
-        if (ended.command !== "COMMIT") {
-          throw new Error("the transaction had failed and was rolled back");
-        }
-        return result;
+        result = await work(connection);
       } catch (error) {
         await client.query("ROLLBACK").catch(() => {});
         throw mapDatabaseError(error, "transaction");
       }
+      await commit(client);
+      return result;
     });
   }
 
@@ -265,6 +264,20 @@ export class Database implements Queryable {
       pipeline: true,
     };
   }
+}
+
+async function commit(client: pg.Client | pg.PoolClient): Promise<void> {
+  let command: string;
+  try {
+    ({ command } = await client.query("COMMIT"));
+  } catch (error) {
+    if (wasRolledBack(error)) throw mapDatabaseError(error, "commit");
+    throw new CommitUnknownError(
+      `COMMIT was not answered (${messageOf(error)}): what was written is stored, or it is not`,
+      { cause: error },
+    );
+  }
+  if (command !== "COMMIT") throw new Error("the transaction had failed and was rolled back");
 }
 
 /** An error that the server sent leaves the connection usable; anything else makes it suspect. */

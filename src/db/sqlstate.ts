@@ -67,6 +67,16 @@ export function isRefusal(error: unknown): boolean {
   return /^(22|23|44|54|P0)...$/.test(serverCode(error) ?? "");
 }
 
+/**
+ * Whether the server said in answer to COMMIT that it did not commit. A session that is ended may
+ * have committed before it was told to go, and a pooler does not know what its server did.
+ */
+export function wasRolledBack(error: unknown): boolean {
+  const code = sqlState(error) ?? "";
+  if (!/^[0-9A-Z]{5}$/.test(code) || NETWORK.has(code)) return false;
+  return !/^(08|57P0|58|XX)/.test(code);
+}
+
 export const isUniqueViolation = (error: unknown): boolean => sqlState(error) === "23505";
 
 /**

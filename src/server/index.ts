@@ -1,4 +1,4 @@
-export { ForbiddenError, UnauthenticatedError } from "../base/errors.ts";
+export { ForbiddenError, LimitError, UnauthenticatedError } from "../base/errors.ts";
 export { Secret } from "../base/secret.ts";
 export { type ApiKey, ApiKeyAdmin, type ApiKeyOptions } from "./auth/api-key-admin.ts";
 export { type Authenticator, bearerOf } from "./auth/authenticator.ts";
@@ -8,3 +8,7 @@ export type { FetchJson, FetchLimits } from "./auth/issuer-keys.ts";
 export type { JwtIssuerOptions } from "./auth/issuer-options.ts";
 export type { StaticTokenOptions } from "./auth/static-tokens.ts";
 export { StreamAuth, type StreamAuthOptions } from "./auth/stream-auth.ts";
+export type { TlsOptions } from "./grpc/tls.ts";
+export type { ServerMetrics } from "./metrics.ts";
+export type { ListenOptions, ServerOptions } from "./options.ts";
+export { type ListenerName, TidemillServer } from "./server.ts";

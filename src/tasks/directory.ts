@@ -4,9 +4,17 @@ import type { Database, Queryable } from "../db/database.ts";
 import { setLockTimeout } from "../db/sql/session.ts";
 import { sqlState } from "../db/sqlstate.ts";
 import { PROBATION } from "./priority.ts";
-import type { QueueDefinition, QueueSettings } from "./queue.ts";
+import { Queue, type QueueDefinition, type QueueSettings } from "./queue.ts";
 import { readBuckets } from "./sql/bucket-owners.ts";
-import { ensureLane, type QueueRow, readQueues, registerQueue } from "./sql/queues.ts";
+import {
+  adoptQueue,
+  ensureLane,
+  introduceQueue,
+  type QueueRow,
+  readQueues,
+  registerQueue,
+  settleKeySpace,
+} from "./sql/queues.ts";
 import { keyLane } from "./task.ts";
 
 /** A queue as it is registered in the database. */
@@ -15,11 +23,27 @@ export interface KnownQueue {
   readonly keySpaceId: number;
   readonly settings: QueueSettings;
   readonly definition: QueueDefinition | undefined;
+  /** A definition may still give it another key space. */
+  readonly isOpen: boolean;
+}
+
+/** On whose behalf a queue may be made that nobody defined, and how many of them. */
+export interface Introducer {
+  readonly tenant: string;
+  readonly queuesMax: number;
+}
+
+interface FoundQueue {
+  finding: Promise<KnownQueue>;
+  known?: KnownQueue;
+  askedAtMs: number;
 }
 
 const LANE_PATIENCE_MS = 500;
 /** So old, what is known of owners is asked for again. */
 const OWNERS_MS = 1_000;
+/** So old, what is known of a queue that others define is asked for again. */
+const QUEUE_MS = 5_000;
 
 /** By bucket: the number of its owner, which tells owners apart and nothing else. */
 export type BucketOwners = readonly (number | undefined)[];
@@ -30,16 +54,18 @@ interface KnownOwners {
 }
 
 /**
- * What producers and workers remember of queues and lanes. Both are only ever added, so a memory of
- * them cannot be wrong; they are written outside the caller's transaction, whose rollback would
- * otherwise take back what is remembered here.
+ * What producers and workers remember of queues and lanes. Lanes are only ever added, so a memory of
+ * them cannot be wrong; settings that others define are asked for again now and then. All of it is
+ * written outside the caller's transaction, whose rollback would otherwise take back what is
+ * remembered here.
  */
 export class QueueDirectory {
   readonly #db: Database;
-  readonly #queues = new Map<string, Promise<KnownQueue>>();
+  readonly #queues = new Map<string, FoundQueue>();
   readonly #lanes = new Map<string, number>();
   readonly #owners = new Map<number, KnownOwners>();
   readonly #clock: Clock;
+  #introducing: Promise<unknown> = Promise.resolve();
 
   constructor(db: Database, clock: Clock = systemClock) {
     this.#db = db;
@@ -49,16 +75,15 @@ export class QueueDirectory {
   /** Registers a definition once per process; a name must have been registered by somebody. */
   async find(queue: QueueDefinition | string): Promise<KnownQueue> {
     const name = typeof queue === "string" ? queue : queue.name;
-    const known = await this.#queues.get(name);
-    if (known !== undefined && isSameDefinition(known.definition, queue)) return known;
-    const finding = typeof queue === "string" ? this.#read(queue) : this.#register(queue);
-    this.#queues.set(name, finding);
-    try {
-      return await finding;
-    } catch (error) {
-      if (this.#queues.get(name) === finding) this.#queues.delete(name);
-      throw error;
+    const found = this.#queues.get(name);
+    if (found !== undefined) {
+      const known = await found.finding;
+      if (isSameDefinition(known.definition, queue)) return this.peek(name) ?? known;
     }
+    return await this.#remember(
+      name,
+      typeof queue === "string" ? this.#readNamed(queue) : this.#register(queue),
+    );
   }
 
   /** All queues that are registered now. */
@@ -66,9 +91,69 @@ export class QueueDirectory {
     return (await readQueues(this.#db)).map(({ name }) => name);
   }
 
-  async #read(name: string): Promise<KnownQueue> {
+  /** What is known of it without asking; it is asked for again meanwhile when that is old. */
+  peek(name: string): KnownQueue | undefined {
+    const found = this.#queues.get(name);
+    if (found?.known === undefined) return undefined;
+    const nowMs = this.#clock.now();
+    const isOld = nowMs - found.askedAtMs >= QUEUE_MS;
+    if (isOld && found.known.definition === undefined) {
+      found.askedAtMs = nowMs;
+      void this.#refresh(found, found.known);
+    }
+    return found.known;
+  }
+
+  /** A queue that nobody defined is made, with the defaults, until somebody does. */
+  async findOrIntroduce(name: string, by: Introducer): Promise<KnownQueue> {
+    // That another tenant may not introduce it says nothing about this one.
+    const known = await this.#queues.get(name)?.finding.catch(() => undefined);
+    if (known !== undefined) return this.peek(name) ?? known;
+    return await this.#remember(name, this.#readOrIntroduce(name, by));
+  }
+
+  /** The same queue with a key space that no definition changes any more. */
+  async withSettledKeys(queue: KnownQueue): Promise<KnownQueue> {
+    if (!queue.isOpen) return queue;
+    await settleKeySpace(this.#db, queue.name);
+    return await this.#remember(queue.name, this.#readNamed(queue.name));
+  }
+
+  #remember(name: string, reading: Promise<KnownQueue>): Promise<KnownQueue> {
+    const finding = reading.then(
+      (known) => {
+        found.known = known;
+        return known;
+      },
+      (error: unknown) => {
+        if (this.#queues.get(name) === found) this.#queues.delete(name);
+        throw error;
+      },
+    );
+    const found: FoundQueue = { finding, askedAtMs: this.#clock.now() };
+    this.#queues.set(name, found);
+    return finding;
+  }
+
+  async #refresh(found: FoundQueue, before: KnownQueue): Promise<void> {
+    // Old settings serve until the database answers.
+    const [row] = await readQueues(this.#db, [before.name]).catch(() => []);
+    if (row === undefined || found.known !== before) return;
+    const now = toKnownQueue(row, undefined);
+    // The same object as long as nothing changed: much is remembered by it.
+    if (JSON.stringify(now) === JSON.stringify(before)) return;
+    found.known = now;
+    found.finding = Promise.resolve(now);
+  }
+
+  async #read(name: string): Promise<KnownQueue | undefined> {
     const [row] = await readQueues(this.#db, [name]);
-    if (row !== undefined) return toKnownQueue(row, undefined);
+    return row === undefined ? undefined : toKnownQueue(row, undefined);
+  }
+
+  async #readNamed(name: string): Promise<KnownQueue> {
+    const known = await this.#read(name);
+    if (known !== undefined) return known;
     const names = (await readQueues(this.#db)).map((one) => `"${one.name}"`);
     throw new InvalidInputError(
       `there is no queue "${name}"; ` +
@@ -78,17 +163,47 @@ export class QueueDirectory {
     );
   }
 
+  async #readOrIntroduce(name: string, { tenant, queuesMax }: Introducer): Promise<KnownQueue> {
+    const known = await this.#read(name);
+    if (known !== undefined) return known;
+    const { settings } = new Queue(name, {});
+    // One after another: the limit counts what is there when the statement begins.
+    const introducing = this.#introducing.then(() =>
+      introduceQueue(this.#db, { name, settings, tenant, queuesMax }),
+    );
+    this.#introducing = introducing.catch(() => {});
+    await introducing;
+    const made = await this.#read(name);
+    if (made !== undefined) return made;
+    throw new InvalidInputError(
+      `there is no queue ${JSON.stringify(name)}, and this tenant has introduced ${queuesMax} ` +
+        "queues that no worker defines: define them, or use one that is there",
+    );
+  }
+
   async #register(queue: QueueDefinition): Promise<KnownQueue> {
-    await registerQueue(this.#db, queue);
-    const [row] = await readQueues(this.#db, [queue.name]);
-    if (row === undefined) throw new Error(`queue ${queue.name} was not registered`);
-    if (row.key_space !== queue.keySpace) {
+    let row = await this.#registered(queue);
+    // Introduced between two statements: what is there now was made by nobody else.
+    if (row.is_provisional) row = await this.#registered(queue);
+    if (row.is_provisional || row.key_space !== queue.keySpace) {
+      const space = row.is_provisional ? "of its own" : `"${row.key_space}"`;
       throw new ConfigError(
-        `queue "${queue.name}" is registered with key space "${row.key_space}", not ` +
+        `queue "${queue.name}" is registered with key space ${space}, not ` +
           `"${queue.keySpace}"; moving it would break the order of keys: use a new queue name`,
       );
     }
     return toKnownQueue(row, queue);
+  }
+
+  async #registered(queue: QueueDefinition): Promise<QueueRow> {
+    const [before] = await readQueues(this.#db, [queue.name]);
+    if (before?.is_provisional === true) {
+      await this.#db.transaction((tx) => adoptQueue(tx, queue));
+    }
+    await registerQueue(this.#db, queue);
+    const [row] = await readQueues(this.#db, [queue.name]);
+    if (row === undefined) throw new Error(`queue ${queue.name} was not registered`);
+    return row;
   }
 
   /** The lane of an unkeyed task. `tx` is the caller's, if it has one. */
@@ -164,5 +279,6 @@ function toKnownQueue(row: QueueRow, definition: QueueDefinition | undefined): K
     keySpaceId: row.key_space_id,
     settings: definition?.settings ?? (row.settings as QueueSettings),
     definition,
+    isOpen: row.is_open === true,
   };
 }

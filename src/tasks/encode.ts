@@ -39,6 +39,15 @@ export interface TaskOptions {
   readonly contentType?: string;
 }
 
+/** JSON as somebody wrote it, to be stored as it is. Whoever makes one has parsed it. */
+export class JsonText {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
 export interface NewTask<Payload = unknown> extends TaskOptions {
   /** JSON, or bytes. */
   readonly payload: Payload | Uint8Array;
@@ -77,7 +86,16 @@ export interface EncodedTask {
   readonly key: string;
   readonly bucket: number | undefined;
   readonly shape: Omit<TaskShape, "shape" | "count">;
-  readonly idempotency: { readonly key: string; readonly seconds: number } | undefined;
+  /** Enqueues of its key wait for each other. */
+  readonly isSerial: boolean;
+  readonly idempotency: Idempotency | undefined;
+}
+
+interface Idempotency {
+  readonly key: string;
+  readonly seconds: number;
+  /** What was given, without what the queue's settings add: those may change before a repetition. */
+  readonly given: string;
 }
 
 /** Turns tasks of one call into rows. Equal options share one shape, found again by identity. */
@@ -86,11 +104,17 @@ export class TaskEncoder {
   readonly #queue: KnownQueue;
   readonly #tx: Queryable | undefined;
   readonly #shapes = new Map<string, EncodedTask["shape"]>();
+  readonly #given = new Map<EncodedTask["shape"], string>();
 
   constructor(directory: QueueDirectory, queue: KnownQueue, tx: Queryable | undefined) {
     this.#directory = directory;
     this.#queue = queue;
     this.#tx = tx;
+  }
+
+  /** Kinds of options that it remembers; whoever keeps it for long begins anew at some point. */
+  get shapeCount(): number {
+    return this.#shapes.size;
   }
 
   /** Most tasks need nothing that must be waited for, and thousands come at once. */
@@ -103,7 +127,9 @@ export class TaskEncoder {
         `queue "${this.#queue.name}" has a schema, which bytes cannot fit; enqueue JSON`,
       );
     }
-    const validating = schema["~standard"].validate(task.payload);
+    const { payload } = task;
+    const value: unknown = payload instanceof JsonText ? JSON.parse(payload.text) : payload;
+    const validating = schema["~standard"].validate(value);
     if (!("then" in validating)) {
       this.#refuseInvalid(validating);
       return this.#withShape(task);
@@ -132,10 +158,13 @@ export class TaskEncoder {
     if (isBytes) this.#checkBytes(task.payload.byteLength);
     else this.#checkText(payload);
     const bucket = key === "" ? undefined : bucketOf(key);
-    const idempotency = this.#idempotency(task);
+    const isSerial = key !== "" && this.#queue.settings.serialize;
     const shape = this.#shape(task, isBytes, key !== "");
-    if (!(shape instanceof Promise)) return { payload, key, bucket, idempotency, shape };
-    return shape.then((found) => ({ payload, key, bucket, idempotency, shape: found }));
+    const encoded = (found: EncodedTask["shape"]): EncodedTask => {
+      const idempotency = this.#idempotency(task, found);
+      return { payload, key, bucket, isSerial, idempotency, shape: found };
+    };
+    return shape instanceof Promise ? shape.then(encoded) : encoded(shape);
   }
 
   #checkText(payload: string): void {
@@ -200,12 +229,25 @@ export class TaskEncoder {
     return shape;
   }
 
-  #idempotency(task: NewTask): EncodedTask["idempotency"] {
+  #idempotency(task: NewTask, shape: EncodedTask["shape"]): Idempotency | undefined {
     if (task.idempotencyKey === undefined) return undefined;
     requireText("idempotencyKey", task.idempotencyKey, KEY_BYTES_MAX);
     const seconds = task.idempotencySeconds ?? this.#queue.settings.idempotencySeconds;
     checkNumber("idempotencySeconds", seconds, 1);
-    return { key: task.idempotencyKey, seconds };
+    return { key: task.idempotencyKey, seconds, given: this.#givenOf(task, shape) };
+  }
+
+  #givenOf(task: NewTask, shape: EncodedTask["shape"]): string {
+    const known = this.#given.get(shape);
+    if (known !== undefined) return known;
+    const { lane: _lane, priority, max_attempts, ...rest } = shape;
+    const given = JSON.stringify({
+      ...rest,
+      ...(task.priority === undefined ? {} : { priority }),
+      ...(task.maxAttempts === undefined ? {} : { max_attempts }),
+    });
+    this.#given.set(shape, given);
+    return given;
   }
 }
 
@@ -222,6 +264,7 @@ function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
 }
 
 function toJson(payload: unknown): string {
+  if (payload instanceof JsonText) return payload.text;
   let json: string | undefined;
   try {
     json = JSON.stringify(payload === undefined ? null : payload);

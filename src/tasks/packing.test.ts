@@ -17,6 +17,7 @@ const keyed = (bucket: number, nth = 0): EncodedTask => ({
   key: `key ${bucket} ${nth}`,
   bucket,
   shape,
+  isSerial: false,
   idempotency: undefined,
 });
 

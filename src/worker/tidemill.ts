@@ -321,6 +321,18 @@ export class Tidemill implements AsyncDisposable {
     return await readStatus(this.#db, this.#facts.sequence);
   }
 
+  /** What a server builds on. Applications need none of it. */
+  get engine(): Engine {
+    return {
+      db: this.#db,
+      logger: this.#logger,
+      enqueue: this.#enqueue,
+      tasksEnqueued: () => {
+        for (const worker of this.#workers) worker.tasksEnqueued();
+      },
+    };
+  }
+
   /** Stops the workers started here, then closes the connections. */
   async close(): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop()));
@@ -361,6 +373,15 @@ export class Tidemill implements AsyncDisposable {
       },
     };
   }
+}
+
+/** The parts of a connected Tidemill that outlive a call. */
+export interface Engine {
+  readonly db: Database;
+  readonly logger: Logger;
+  readonly enqueue: EnqueueContext;
+  /** Workers of this process need not wait to hear of it. */
+  tasksEnqueued(): void;
 }
 
 interface Facts {

@@ -44,7 +44,8 @@ export async function registerQueue(db: Queryable, queue: QueueRegistration): Pr
 const READ = statement(
   "queues_read",
   `SELECT queue.name, queue.key_space_id, space.name AS key_space, queue.settings, queue.limits,
-          queue.paused_at, queue.pause_reason
+          queue.paused_at, queue.pause_reason,
+          queue.is_provisional AND NOT queue.is_keyed AS is_open, queue.is_provisional
      FROM {schema}.queues AS queue
      JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
     WHERE $1::text[] IS NULL OR queue.name = ANY($1::text[])
@@ -59,10 +60,98 @@ export interface QueueRow {
   readonly limits: unknown;
   readonly paused_at: Date | null;
   readonly pause_reason: string | null;
+  /** Nobody defined it yet. */
+  readonly is_provisional: boolean;
+  /** A definition may still give it another key space. */
+  readonly is_open: boolean;
 }
 
 export async function readQueues(db: Queryable, names?: readonly string[]): Promise<QueueRow[]> {
   return await db.query<QueueRow>(READ, [names === undefined ? null : [...names]]);
+}
+
+/** Definitions cannot have it in a name, so nobody shares the key space of a provisional queue. */
+const provisionalSpace = (queue: string): string => `provisional\u001f${queue}`;
+
+// The limit is looked at in the same statement, and is exact for those who introduce one by one.
+const INTRODUCE = statement(
+  "queue_introduce",
+  `INSERT INTO {schema}.queues (name, key_space_id, settings, is_provisional, introduced_by)
+   SELECT $1, space.id, $3::text::jsonb, TRUE, $4::text
+     FROM {schema}.key_spaces AS space
+    WHERE space.name = $2
+      AND (SELECT count(*) FROM {schema}.queues AS other
+            WHERE other.introduced_by = $4::text AND other.is_provisional) < $5::int
+       ON CONFLICT (name) DO NOTHING
+   RETURNING name`,
+);
+
+export interface Introduction {
+  readonly name: string;
+  readonly settings: object;
+  readonly tenant: string;
+  /** As many provisional queues one tenant may have introduced. */
+  readonly queuesMax: number;
+}
+
+/** False when there is one already, or when the tenant has introduced too many. */
+export async function introduceQueue(db: Queryable, queue: Introduction): Promise<boolean> {
+  const space = provisionalSpace(queue.name);
+  await db.query(KEY_SPACE, [space]);
+  const { name, settings, tenant, queuesMax } = queue;
+  const values = [name, space, JSON.stringify(settings), tenant, queuesMax];
+  return (await db.query(INTRODUCE, values)).length === 1;
+}
+
+// A definition that changes the key space at the same time waits for this row, or this for it.
+const SETTLE_SPACE = statement(
+  "queue_settle_key_space",
+  `UPDATE {schema}.queues
+      SET is_keyed = TRUE
+    WHERE name = $1 AND is_provisional AND NOT is_keyed`,
+);
+
+/** From now on tasks with keys may wait in the queue's key space, whichever it is. */
+export async function settleKeySpace(db: Queryable, name: string): Promise<void> {
+  await db.query(SETTLE_SPACE, [name]);
+}
+
+const ADOPT_OPEN = statement(
+  "queue_adopt_open",
+  `UPDATE {schema}.queues AS queue
+      SET is_provisional = FALSE, key_space_id = space.id, updated_at = NOW()
+     FROM {schema}.key_spaces AS space
+    WHERE queue.name = $1
+      AND queue.is_provisional
+      AND NOT queue.is_keyed
+      AND space.name = $2`,
+);
+// Keys wait by the id of the space, so that it may change its name, but not the queue its space.
+const ADOPT_KEYED = statement(
+  "queue_adopt_keyed",
+  `WITH adopted AS (
+     UPDATE {schema}.queues AS queue
+        SET is_provisional = FALSE, updated_at = NOW()
+      WHERE queue.name = $1
+        AND queue.is_provisional
+        AND queue.is_keyed
+        AND NOT EXISTS (SELECT FROM {schema}.key_spaces AS space WHERE space.name = $2)
+     RETURNING queue.key_space_id
+   )
+   UPDATE {schema}.key_spaces AS space
+      SET name = $2
+     FROM adopted
+    WHERE space.id = adopted.key_space_id`,
+);
+
+/** Makes a provisional queue that of a definition, if its key space allows it. */
+export async function adoptQueue(
+  db: Queryable,
+  { name, keySpace }: Pick<QueueRegistration, "name" | "keySpace">,
+): Promise<void> {
+  await db.query(ADOPT_KEYED, [name, keySpace]);
+  await db.query(KEY_SPACE, [keySpace]);
+  await db.query(ADOPT_OPEN, [name, keySpace]);
 }
 
 const LANE_INSERT = statement(

@@ -1,0 +1,145 @@
+import { ConfigError } from "../base/errors.ts";
+import { refuseUnknown, requireNumber, withoutUndefined } from "../base/options.ts";
+import type { EgressOptions } from "../delivery/egress/options.ts";
+import type { AuthOptions } from "./auth/create.ts";
+import { checkTls, type TlsOptions } from "./grpc/tls.ts";
+
+/** Where one kind of client is served. */
+export interface ListenOptions {
+  /** Defaults to the server's. */
+  readonly host?: string;
+  /** 0 for any that is free. Defaults to the one of its kind. */
+  readonly port?: number;
+}
+
+export interface ServerOptions {
+  /** Which tokens are accepted. Defaults to API keys alone. */
+  readonly auth?: AuthOptions;
+  /** What may be called, for the keys of issuers. Defaults to public hosts by https. */
+  readonly egress?: EgressOptions;
+  /** The address to listen on. Defaults to "0.0.0.0": all of this machine's. */
+  readonly host?: string;
+  /** Streams of producers; false for none. Defaults to port 9092. */
+  readonly producer?: ListenOptions | false;
+  /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
+  readonly tls?: TlsOptions;
+  /** How often a connection on which nothing comes is asked for a sign of life. Defaults to 30. */
+  readonly keepaliveSeconds?: number;
+  /** How long the sign may take before the connection is closed. Defaults to 10. */
+  readonly keepaliveTimeoutSeconds?: number;
+  /** How long a client may take for its hello. Defaults to 10. */
+  readonly helloSeconds?: number;
+  /** How long a client may leave unread what was sent to it. Defaults to 60. */
+  readonly stallSeconds?: number;
+  /** How long a stop waits for clients and for what they have under way. Defaults to 30. */
+  readonly drainSeconds?: number;
+  /** How often the token of a stream is looked at again, at most 60. Defaults to 5. */
+  readonly tokenCheckSeconds?: number;
+  /** Streams of one kind in all; more are turned away. Defaults to 4,000. */
+  readonly streamsMax?: number;
+  /** Streams on one connection; more wait. Defaults to 1,000. */
+  readonly connectionStreamsMax?: number;
+  /** Streams of one kind whose hello is awaited; more are turned away. Defaults to 256. */
+  readonly strangersMax?: number;
+  /** What creates of all producers may weigh until they are answered. Defaults to 64 MiB. */
+  readonly createBytesMax?: number;
+  /** Queues that one tenant may name before anybody defined them. Defaults to 200. */
+  readonly queuesPerTenantMax?: number;
+}
+
+export interface ResolvedListen {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface ResolvedServerOptions {
+  readonly auth: AuthOptions;
+  readonly egress: EgressOptions;
+  readonly producer: ResolvedListen | undefined;
+  readonly tls: TlsOptions | undefined;
+  readonly keepaliveSeconds: number;
+  readonly keepaliveTimeoutSeconds: number;
+  readonly helloSeconds: number;
+  readonly stallSeconds: number;
+  readonly drainSeconds: number;
+  readonly tokenCheckSeconds: number;
+  readonly streamsMax: number;
+  readonly connectionStreamsMax: number;
+  readonly strangersMax: number;
+  readonly createBytesMax: number;
+  readonly queuesPerTenantMax: number;
+}
+
+const MIB = 1024 * 1024;
+const HOUR = 3_600;
+const COUNT = { min: 1, max: 1_000_000, integer: true };
+
+/** Each with its default and what it may be. */
+const NUMBERS = {
+  keepaliveSeconds: [30, { min: 1, max: HOUR }],
+  keepaliveTimeoutSeconds: [10, { min: 1, max: HOUR }],
+  helloSeconds: [10, { min: 0.1, max: HOUR }],
+  stallSeconds: [60, { min: 0.1, max: HOUR }],
+  drainSeconds: [30, { min: 0, max: HOUR }],
+  tokenCheckSeconds: [5, { min: 0.1, max: 60 }],
+  streamsMax: [4_000, COUNT],
+  connectionStreamsMax: [1_000, COUNT],
+  strangersMax: [256, COUNT],
+  createBytesMax: [64 * MIB, { min: 16 * MIB, max: 16 * 1024 * MIB, integer: true }],
+  queuesPerTenantMax: [200, { min: 0, max: 100_000, integer: true }],
+} as const;
+
+const KNOWN = ["auth", "egress", "host", "producer", "tls", ...Object.keys(NUMBERS)];
+const PRODUCER_PORT = 9_092;
+
+/** Applies defaults and refuses nonsense at the start, where a person is watching. */
+export function resolveServerOptions(options: ServerOptions): ResolvedServerOptions {
+  refuseUnknown("server", options, KNOWN);
+  const given = withoutUndefined(options);
+  const number = (name: keyof typeof NUMBERS): number => {
+    const [fallback, rule] = NUMBERS[name];
+    return requireNumber(name, given[name] ?? fallback, rule);
+  };
+  const host = requireHost("host", given.host ?? "0.0.0.0");
+  return Object.freeze({
+    auth: given.auth ?? {},
+    egress: given.egress ?? {},
+    producer: resolveListen("producer", given.producer, { host, port: PRODUCER_PORT }),
+    tls: given.tls === undefined ? undefined : checkTls(given.tls),
+    keepaliveSeconds: number("keepaliveSeconds"),
+    keepaliveTimeoutSeconds: number("keepaliveTimeoutSeconds"),
+    helloSeconds: number("helloSeconds"),
+    stallSeconds: number("stallSeconds"),
+    drainSeconds: number("drainSeconds"),
+    tokenCheckSeconds: number("tokenCheckSeconds"),
+    streamsMax: number("streamsMax"),
+    connectionStreamsMax: number("connectionStreamsMax"),
+    strangersMax: number("strangersMax"),
+    createBytesMax: number("createBytesMax"),
+    queuesPerTenantMax: number("queuesPerTenantMax"),
+  });
+}
+
+/** Undefined when that kind of client is not served. */
+function resolveListen(
+  name: string,
+  given: ListenOptions | false | undefined,
+  fallback: ResolvedListen,
+): ResolvedListen | undefined {
+  if (given === false) return undefined;
+  if (given !== undefined && (typeof given !== "object" || given === null)) {
+    throw new ConfigError(`${name} must be { host, port }, or false`);
+  }
+  refuseUnknown(name, given ?? {}, ["host", "port"]);
+  const { host, port } = { ...fallback, ...withoutUndefined(given ?? {}) };
+  const rule = { min: 0, max: 65_535, integer: true };
+  return {
+    host: requireHost(`${name}.host`, host),
+    port: requireNumber(`${name}.port`, port, rule),
+  };
+}
+
+function requireHost(name: string, host: unknown): string {
+  if (typeof host === "string" && /^[\w.:-]+$/.test(host)) return host;
+  throw new ConfigError(`${name} must be a name or an address such as "127.0.0.1"`);
+}

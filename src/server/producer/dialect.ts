@@ -1,0 +1,56 @@
+import type { TidemillError, UnauthenticatedError } from "../../base/errors.ts";
+import type { NewTask } from "../../tasks/encode.ts";
+import type { StoreResult } from "../../tasks/store.ts";
+import type { Caller } from "../auth/caller.ts";
+import type { Codec, StreamError } from "../grpc/peer.ts";
+
+/** A task as a message has it, or what is wrong with it. */
+export type GivenTask = { readonly queue: string; readonly task: NewTask } | TidemillError;
+
+/** Tasks that came in one message, to be answered together. */
+export interface GivenCreate {
+  readonly seq: bigint;
+  /** The client's numbers of its tasks, where they have some. */
+  readonly seqs: readonly bigint[];
+  readonly tasks: readonly GivenTask[];
+  readonly isAtomic: boolean;
+  /** It came as a list, and is answered by one. */
+  readonly isBatch: boolean;
+}
+
+export interface GivenHello {
+  readonly token: string;
+  /** Of automatic idempotency keys; "" for none. */
+  readonly producerId: string;
+}
+
+/** What a message asks for. */
+export type Move =
+  | { readonly kind: "hello"; readonly hello: GivenHello }
+  | { readonly kind: "create"; readonly create: GivenCreate }
+  | { readonly kind: "unknown" };
+
+/** How producers of one kind are understood and answered. The rules of the stream are elsewhere. */
+export interface ProducerDialect<In, Out> {
+  readonly path: string;
+  readonly codec: Codec<In, Out>;
+  /** More creates at once than it may have: "wait" reads no further, "refuse" says so. */
+  readonly whenFull: "wait" | "refuse";
+  /** @param producerId of the hello; "" before it */
+  read(message: In, producerId: string): Move;
+  helloAck(caller: Caller): Out;
+  /** One answer or several. */
+  answers(create: GivenCreate, results: readonly StoreResult[]): Out[];
+  /** Nothing of the create was stored. */
+  refused(create: GivenCreate, error: unknown): Out[];
+  /** The stream goes on. */
+  alreadyKnown(): Out;
+  unknown(): Out;
+  /** Says that the server goes, where there is a word for it. */
+  drain(graceMs: number): Out | undefined;
+  /** The stream does not begin with a hello. */
+  notHello(): StreamError;
+  unauthenticated(error: UnauthenticatedError): StreamError;
+  /** The token does not allow any create. */
+  forbidden(): StreamError;
+}

@@ -1,0 +1,176 @@
+import { systemClock, wallClock } from "../base/clock.ts";
+import { ConflictError } from "../base/errors.ts";
+import { Supervisor } from "../base/supervisor.ts";
+import { EgressGuard } from "../delivery/egress/guard.ts";
+import { TaskIntake } from "../tasks/intake.ts";
+import type { Tidemill } from "../worker/tidemill.ts";
+import { type Auth, createAuth } from "./auth/create.ts";
+import { fetchThrough } from "./auth/fetch-json.ts";
+import { Admission } from "./grpc/admission.ts";
+import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
+import { ServerMetrics } from "./metrics.ts";
+import {
+  type ResolvedListen,
+  type ResolvedServerOptions,
+  resolveServerOptions,
+  type ServerOptions,
+} from "./options.ts";
+import { Budget } from "./producer/budget.ts";
+import { CreateLine } from "./producer/create-line.ts";
+import {
+  ACK_BYTES_MAX,
+  COMMIT_BYTES_MAX,
+  COMMIT_TASKS_MAX,
+  ENTRIES_MAX,
+  FIELDS_MAX,
+} from "./producer/limits.ts";
+import { producerRoutes } from "./producer/routes.ts";
+
+/** What serves one kind of client. */
+export type ListenerName = "producer";
+
+/** Of the transaction of creates, which is one at a time, and of one that takes its place. */
+const CREATE_CONNECTIONS = 2;
+/** How long the end of a stream may take, and what it has under way when its token ends. */
+const END_MS = 5_000;
+
+/**
+ * Serves clients that have no database: producers, over gRPC. Everything it knows is in the
+ * database, so that several may run side by side and any of them may die.
+ */
+export class TidemillServer implements AsyncDisposable {
+  readonly metrics = new ServerMetrics();
+  readonly #mill: Tidemill;
+  readonly #options: ResolvedServerOptions;
+  readonly #egress: EgressGuard;
+  readonly #auth: Auth;
+  readonly #intake: TaskIntake;
+  readonly #line: CreateLine;
+  readonly #listeners = new Map<ListenerName, GrpcListener>();
+  #supervisor: Supervisor | undefined;
+  #stopping: Promise<void> | undefined;
+
+  /** Refuses options that cannot work. The Tidemill is the caller's, who closes it after this. */
+  constructor(mill: Tidemill, options: ServerOptions = {}) {
+    this.#mill = mill;
+    this.#options = resolveServerOptions(options);
+    const { db, logger, enqueue, tasksEnqueued } = mill.engine;
+    this.#egress = new EgressGuard(this.#options.egress);
+    const fetchJson = fetchThrough(this.#egress);
+    this.#auth = createAuth(this.#options.auth, { db, fetchJson, logger });
+    this.#intake = new TaskIntake(enqueue, db.another(CREATE_CONNECTIONS, logger), {
+      queuesMax: this.#options.queuesPerTenantMax,
+      metrics: mill.taskMetrics,
+      onStored: tasksEnqueued,
+    });
+    this.#line = new CreateLine(this.#intake, {
+      clock: systemClock,
+      logger,
+      metrics: this.metrics,
+      limits: { tasksMax: COMMIT_TASKS_MAX, bytesMax: COMMIT_BYTES_MAX },
+    });
+    this.#listen("producer", this.#options.producer, () => this.#producers());
+  }
+
+  /** Where the clients of that kind find it, once it has started. */
+  address(name: ListenerName): { readonly host: string; readonly port: number } {
+    const listener = this.#listeners.get(name);
+    if (listener === undefined) throw new ConflictError(`this server has no ${name} streams`);
+    return listener.address;
+  }
+
+  /** Resolves when it listens. */
+  async start(): Promise<void> {
+    if (this.#supervisor !== undefined || this.#stopping !== undefined) {
+      throw new ConflictError("this server was started before; make another");
+    }
+    const listeners = [...this.#listeners.values()];
+    // Whoever stops first is last: clients go before what answers them.
+    this.#supervisor = new Supervisor([...this.#auth.services, this.#line, ...listeners]);
+    try {
+      for (const listener of listeners) await listener.listen();
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  /** Rejects when a part of it could not go on. */
+  get finished(): Promise<void> {
+    return this.#supervisor?.finished ?? Promise.resolve();
+  }
+
+  /** Takes no more clients, lets go of those that are there, and answers what they had sent. */
+  async stop(): Promise<void> {
+    this.#stopping ??= this.#stop();
+    await this.#stopping;
+  }
+
+  async #stop(): Promise<void> {
+    try {
+      await this.#supervisor?.stop();
+    } finally {
+      await this.#intake.close();
+      this.#egress.close();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  #listen(
+    name: ListenerName,
+    at: ResolvedListen | undefined,
+    routes: () => readonly StreamRoute[],
+  ): void {
+    if (at === undefined) return;
+    this.#listeners.set(name, new GrpcListener(this.#listenerOptions(name, at), routes()));
+  }
+
+  #producers(): readonly StreamRoute[] {
+    return producerRoutes({
+      admission: this.#admission(),
+      intake: this.#intake,
+      line: this.#line,
+      budget: new Budget(this.#options.createBytesMax),
+      metrics: this.metrics,
+      clock: systemClock,
+      logger: this.#mill.engine.logger,
+      finishMs: END_MS,
+    });
+  }
+
+  #admission(): Admission {
+    return new Admission({
+      authenticator: this.#auth.authenticator,
+      clock: systemClock,
+      wallClock,
+      logger: this.#mill.engine.logger,
+      recheckMs: this.#options.tokenCheckSeconds * 1000,
+    });
+  }
+
+  #listenerOptions(name: ListenerName, at: ResolvedListen): GrpcListenerOptions {
+    const options = this.#options;
+    return {
+      name,
+      ...at,
+      tls: options.tls,
+      clock: systemClock,
+      logger: this.#mill.engine.logger,
+      limits: { entriesMax: ENTRIES_MAX, fieldsMax: FIELDS_MAX },
+      helloMs: options.helloSeconds * 1000,
+      endMs: END_MS,
+      stallMs: options.stallSeconds * 1000,
+      writeBytesMax: ACK_BYTES_MAX,
+      keepaliveMs: options.keepaliveSeconds * 1000,
+      keepaliveTimeoutMs: options.keepaliveTimeoutSeconds * 1000,
+      connectionStreamsMax: options.connectionStreamsMax,
+      streamsMax: options.streamsMax,
+      strangersMax: options.strangersMax,
+      drainMs: options.drainSeconds * 1000,
+      onCount: (count) => this.metrics.streams.set(count, { listener: name }),
+    };
+  }
+}

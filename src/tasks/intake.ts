@@ -1,0 +1,117 @@
+import type { Database } from "../db/database.ts";
+import { setLockTimeout } from "../db/sql/session.ts";
+import { mapDatabaseError } from "../db/sqlstate.ts";
+import type { KnownQueue } from "./directory.ts";
+import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
+import type { EnqueueContext } from "./enqueue.ts";
+import type { TaskMetrics } from "./metrics.ts";
+import { type Bulk, type StoreResult, storeBulks } from "./store.ts";
+
+export interface IntakeOptions {
+  /** Queues that one tenant may introduce and nobody has defined. */
+  readonly queuesMax: number;
+  readonly metrics: TaskMetrics;
+  /** Something was committed: workers of this process may look. */
+  readonly onStored: () => void;
+}
+
+/** Somebody else's transaction may hold a key; many others would wait behind it. */
+const LOCK_PATIENCE_MS = 500;
+/** Of one queue. Delays and dates make new ones all the time. */
+const SHAPES_MAX = 1_000;
+/** Encoders are cheap to make again. */
+const ENCODERS_MAX = 10_000;
+
+/**
+ * The way in for those who enqueue for others: tasks of many tenants and queues are checked one by
+ * one, and stored together. A queue that nobody defined is introduced by its first task.
+ */
+export class TaskIntake {
+  readonly #context: EnqueueContext;
+  readonly #db: Database;
+  readonly #options: IntakeOptions;
+  readonly #encoders = new Map<string, { queue: KnownQueue; encoder: TaskEncoder }>();
+
+  /** @param db of its own, so that nobody else's wait for a connection delays a commit */
+  constructor(context: EnqueueContext, db: Database, options: IntakeOptions) {
+    this.#context = context;
+    this.#db = db;
+    this.#options = options;
+  }
+
+  /**
+   * Checks a task and writes it down. Most need nothing that must be waited for. The tenant of the
+   * task is whoever `tenant` says.
+   */
+  encode(tenant: string, queue: string, task: NewTask): EncodedTask | Promise<EncodedTask> {
+    const known = this.#context.directory.peek(queue);
+    const isKeyed = task.partitionKey !== undefined;
+    if (known === undefined || (isKeyed && known.isOpen)) {
+      return this.#find(tenant, queue, isKeyed).then((found) =>
+        this.#encoderOf(found).encode({ ...task, tenant }),
+      );
+    }
+    return this.#encoderOf(known).encode({ ...task, tenant });
+  }
+
+  async #find(tenant: string, name: string, isKeyed: boolean): Promise<KnownQueue> {
+    const { directory } = this.#context;
+    const { queuesMax } = this.#options;
+    const known = await directory.findOrIntroduce(name, { tenant, queuesMax });
+    return isKeyed ? await directory.withSettledKeys(known) : known;
+  }
+
+  #encoderOf(queue: KnownQueue): TaskEncoder {
+    const known = this.#encoders.get(queue.name);
+    if (known?.queue === queue && known.encoder.shapeCount < SHAPES_MAX) return known.encoder;
+    if (this.#encoders.size >= ENCODERS_MAX) this.#encoders.clear();
+    const encoder = new TaskEncoder(this.#context.directory, queue, undefined);
+    this.#encoders.set(queue.name, { queue, encoder });
+    return encoder;
+  }
+
+  /**
+   * Stores bulks in one transaction, durably when this resolves, with one result per task. Throws
+   * CommitUnknownError when they may be stored; with any other error nothing of them is.
+   */
+  async store(bulks: readonly Bulk[]): Promise<StoreResult[][]> {
+    const { directory, notifier } = this.#context;
+    const results = await this.#store(bulks, (id) => directory.owners(id));
+    notifier.ring();
+    this.#options.onStored();
+    this.#count(bulks, results);
+    return results;
+  }
+
+  async #store(
+    bulks: readonly Bulk[],
+    ownersOf: Parameters<typeof storeBulks>[2],
+  ): Promise<StoreResult[][]> {
+    try {
+      return await this.#db.transaction(async (tx) => {
+        const [, results] = await Promise.all([
+          setLockTimeout(tx, LOCK_PATIENCE_MS),
+          storeBulks(tx, bulks, ownersOf),
+        ]);
+        return results;
+      });
+    } catch (error) {
+      throw mapDatabaseError(error, "store tasks");
+    }
+  }
+
+  #count(bulks: readonly Bulk[], results: readonly (readonly StoreResult[])[]): void {
+    const counts = new Map<string, number>();
+    for (const [index, { tasks }] of bulks.entries()) {
+      for (const [place, { shape }] of tasks.entries()) {
+        if (typeof results[index]?.[place] !== "string") continue;
+        counts.set(shape.queue, (counts.get(shape.queue) ?? 0) + 1);
+      }
+    }
+    for (const [queue, count] of counts) this.#options.metrics.enqueued.add(count, { queue });
+  }
+
+  async close(): Promise<void> {
+    await this.#db.close();
+  }
+}

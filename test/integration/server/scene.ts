@@ -1,0 +1,211 @@
+import type { Logger } from "../../../src/base/log.ts";
+import type { ConnectOptions, Tidemill } from "../../../src/index.ts";
+import { type ServerOptions, TidemillServer } from "../../../src/server/index.ts";
+import type { CreateAck, CreateTask } from "../../../src/wire/generated/codeq/producer.ts";
+import type {
+  NewTask,
+  CreateAck as TidemillAck,
+} from "../../../src/wire/generated/tidemill/v1/producer.ts";
+import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
+import {
+  type CodeqStream,
+  codeqStream,
+  type TidemillStream,
+  tidemillStream,
+} from "../../support/stream-client.ts";
+
+export const ACME = "token-of-acme-0123456789";
+export const GLOBEX = "token-of-globex-0123456789";
+export const READER = "token-of-a-reader-0123456789";
+export const MAILS_ONLY = "token-for-mails-0123456789";
+
+const STATIC = [
+  { token: ACME, tenant: "acme", scopes: ["producer"], subject: "robot" },
+  { token: GLOBEX, tenant: "globex", scopes: ["producer"] },
+  { token: READER, tenant: "acme", scopes: ["read"] },
+  { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
+] as const;
+
+export interface Line {
+  readonly level: keyof Logger;
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly message: string;
+}
+
+export interface Scene {
+  readonly database: TestDatabase;
+  readonly mill: Tidemill;
+  readonly server: TidemillServer;
+  readonly url: string;
+  readonly logs: readonly Line[];
+  codeq(): CodeqStream;
+  tidemill(): TidemillStream;
+}
+
+export interface SceneOptions {
+  readonly server?: ServerOptions;
+  readonly connect?: ConnectOptions;
+  /** Defaults to a new one. */
+  readonly database?: TestDatabase;
+  /** By which the server reaches the database. Defaults to the database's own. */
+  readonly databaseUrl?: string;
+}
+
+/** A server on a free port, over a database of its own, and clients that are closed behind it. */
+export async function scene(options: SceneOptions = {}): Promise<Scene> {
+  const database = options.database ?? (await testDatabase());
+  const logs: Line[] = [];
+  const logger = recorder(logs);
+  const mill = await connect(database, { ...options.connect, logger }, options.databaseUrl);
+  const { auth, ...rest } = options.server ?? {};
+  const server = new TidemillServer(mill, {
+    host: "127.0.0.1",
+    producer: { port: 0 },
+    drainSeconds: 2,
+    ...rest,
+    auth: { staticTokens: STATIC, ...auth },
+  });
+  await server.start();
+  onCleanup(() => server.stop());
+  const url = `127.0.0.1:${server.address("producer").port}`;
+  const kept = <T extends { close(): void }>(client: T): T => {
+    onCleanup(() => Promise.resolve(client.close()));
+    return client;
+  };
+  return {
+    database,
+    mill,
+    server,
+    url,
+    logs,
+    codeq: () => kept(codeqStream(url)),
+    tidemill: () => kept(tidemillStream(url)),
+  };
+}
+
+async function connect(
+  database: TestDatabase,
+  options: ConnectOptions,
+  url: string | undefined,
+): Promise<Tidemill> {
+  if (url === undefined) return await database.connect(options);
+  const { Tidemill: Connected } = await import("../../../src/index.ts");
+  const mill = await Connected.connect(url, options);
+  onCleanup(() => mill.close());
+  return mill;
+}
+
+function recorder(lines: Line[]): Logger {
+  const note =
+    (level: keyof Logger) =>
+    (fields: object, message: string): void =>
+      void lines.push({ level, fields: { ...fields }, message });
+  return { debug: note("debug"), info: note("info"), warn: note("warn"), error: note("error") };
+}
+
+/** Says hello to CodeQ's stream and waits to be known. */
+export async function codeqHello(stream: CodeqStream, token = ACME): Promise<CodeqStream> {
+  stream.send({ event: { $case: "hello", value: { token } } });
+  await stream.until(1);
+  return stream;
+}
+
+const CREATE: CreateTask = {
+  seq: 1n,
+  command: "mails",
+  payload: Buffer.from("{}"),
+  priority: 0,
+  webhook: "",
+  maxAttempts: 0,
+  idempotencyKey: "",
+  runAt: undefined,
+  delaySeconds: 0,
+  traceParent: "",
+  traceState: "",
+  deduplicationKey: "",
+  taskId: "",
+};
+
+export const codeqTask = (task: Partial<CreateTask>): CreateTask => ({ ...CREATE, ...task });
+
+export function codeqCreate(stream: CodeqStream, task: Partial<CreateTask>): void {
+  stream.send({ event: { $case: "create", value: codeqTask(task) } });
+}
+
+export function codeqBatch(stream: CodeqStream, tasks: readonly Partial<CreateTask>[]): void {
+  stream.send({ event: { $case: "createBatch", value: { tasks: tasks.map(codeqTask) } } });
+}
+
+/** All acks so far, whether they came alone or in batches. */
+export function codeqAcks({ received }: CodeqStream): CreateAck[] {
+  return received.flatMap(({ event }) => {
+    if (event?.$case === "createAck") return [event.value];
+    return event?.$case === "createAckBatch" ? event.value.acks : [];
+  });
+}
+
+export const PRODUCER = "0195a1b2-0000-7000-8000-000000000001";
+
+export async function hello(
+  stream: TidemillStream,
+  { token = ACME, producerId = "" } = {},
+): Promise<TidemillStream> {
+  const value = { token, producerId, client: undefined };
+  stream.send({ message: { $case: "hello", value } });
+  await stream.until(1);
+  return stream;
+}
+
+const TASK: NewTask = {
+  queue: "mails",
+  payload: Buffer.from("{}"),
+  contentType: "",
+  kind: "",
+  priority: undefined,
+  partitionKey: "",
+  runAt: undefined,
+  delaySeconds: 0,
+  maxAttempts: 0,
+  backoff: undefined,
+  timeoutSeconds: 0,
+  idempotencyKey: "",
+  idempotencySeconds: 0,
+  webhook: "",
+  traceParent: "",
+  traceState: "",
+};
+
+export const newTask = (task: Partial<NewTask> = {}): NewTask => ({ ...TASK, ...task });
+
+export function create(
+  stream: TidemillStream,
+  seq: bigint,
+  tasks: readonly Partial<NewTask>[] = [{}],
+  isAtomic = false,
+): void {
+  const value = { seq, tasks: tasks.map(newTask), isAtomic };
+  stream.send({ message: { $case: "create", value } });
+}
+
+/** By seq: ids, or the codes of failures. */
+export function acks({ received }: TidemillStream): Map<bigint, string[]> {
+  const found = received.flatMap(({ message }) =>
+    message?.$case === "createAck" ? [message.value] : [],
+  );
+  return new Map(found.map(({ seq, results }) => [seq, results.map(toText)]));
+}
+
+function toText({ result }: TidemillAck["results"][number]): string {
+  return result?.$case === "failure" ? result.value.code : (result?.value ?? "nothing");
+}
+
+/** The messages that a whole create was refused with, by seq. */
+export function refusals({ received }: TidemillStream): Map<bigint, string> {
+  return new Map(
+    received.flatMap(({ message }) =>
+      message?.$case === "refused"
+        ? [[message.value.requestId, message.value.failure?.code ?? ""]]
+        : [],
+    ),
+  );
+}
