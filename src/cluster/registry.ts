@@ -130,7 +130,7 @@ export class Registry implements Service {
     return { restMs: heartbeatIntervalMs };
   }
 
-  /** It runs tasks of these queues from now on: the leader may give it keys of them. */
+  /** It runs tasks of these queues from now on. */
   async useQueues(queues: readonly string[]): Promise<void> {
     await this.#db.transaction(async (tx) => {
       await writeQueues(tx, this.#worker.workerId, queues);

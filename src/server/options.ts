@@ -21,6 +21,8 @@ export interface ServerOptions {
   readonly host?: string;
   /** Streams of producers; false for none. Defaults to port 9092. */
   readonly producer?: ListenOptions | false;
+  /** Streams of workers; false for none. Defaults to port 9091. */
+  readonly worker?: ListenOptions | false;
   /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
   readonly tls?: TlsOptions;
   /** How often a connection on which nothing comes is asked for a sign of life. Defaults to 30. */
@@ -41,6 +43,10 @@ export interface ServerOptions {
   readonly connectionStreamsMax?: number;
   /** Streams of one kind whose hello is awaited; more are turned away. Defaults to 256. */
   readonly strangersMax?: number;
+  /** How long a claim for a remote worker lasts; it is renewed meanwhile. Defaults to 60. */
+  readonly leaseSeconds?: number;
+  /** How long a worker whose stream broke keeps its tasks. Defaults to 2. */
+  readonly graceSeconds?: number;
   /** What creates of all producers may weigh until they are answered. Defaults to 64 MiB. */
   readonly createBytesMax?: number;
   /** Queues that one tenant may name before anybody defined them. Defaults to 200. */
@@ -56,6 +62,7 @@ export interface ResolvedServerOptions {
   readonly auth: AuthOptions;
   readonly egress: EgressOptions;
   readonly producer: ResolvedListen | undefined;
+  readonly worker: ResolvedListen | undefined;
   readonly tls: TlsOptions | undefined;
   readonly keepaliveSeconds: number;
   readonly keepaliveTimeoutSeconds: number;
@@ -66,6 +73,8 @@ export interface ResolvedServerOptions {
   readonly streamsMax: number;
   readonly connectionStreamsMax: number;
   readonly strangersMax: number;
+  readonly leaseSeconds: number;
+  readonly graceSeconds: number;
   readonly createBytesMax: number;
   readonly queuesPerTenantMax: number;
 }
@@ -85,12 +94,15 @@ const NUMBERS = {
   streamsMax: [4_000, COUNT],
   connectionStreamsMax: [1_000, COUNT],
   strangersMax: [256, COUNT],
+  leaseSeconds: [60, { min: 1, max: 86_400 }],
+  graceSeconds: [2, { min: 0, max: HOUR }],
   createBytesMax: [64 * MIB, { min: 16 * MIB, max: 16 * 1024 * MIB, integer: true }],
   queuesPerTenantMax: [200, { min: 0, max: 100_000, integer: true }],
 } as const;
 
-const KNOWN = ["auth", "egress", "host", "producer", "tls", ...Object.keys(NUMBERS)];
+const KNOWN = ["auth", "egress", "host", "producer", "worker", "tls", ...Object.keys(NUMBERS)];
 const PRODUCER_PORT = 9_092;
+const WORKER_PORT = 9_091;
 
 /** Applies defaults and refuses nonsense at the start, where a person is watching. */
 export function resolveServerOptions(options: ServerOptions): ResolvedServerOptions {
@@ -105,6 +117,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     auth: given.auth ?? {},
     egress: given.egress ?? {},
     producer: resolveListen("producer", given.producer, { host, port: PRODUCER_PORT }),
+    worker: resolveListen("worker", given.worker, { host, port: WORKER_PORT }),
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),
     keepaliveTimeoutSeconds: number("keepaliveTimeoutSeconds"),
@@ -115,6 +128,8 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     streamsMax: number("streamsMax"),
     connectionStreamsMax: number("connectionStreamsMax"),
     strangersMax: number("strangersMax"),
+    leaseSeconds: number("leaseSeconds"),
+    graceSeconds: number("graceSeconds"),
     createBytesMax: number("createBytesMax"),
     queuesPerTenantMax: number("queuesPerTenantMax"),
   });

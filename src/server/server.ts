@@ -4,6 +4,7 @@ import { Supervisor } from "../base/supervisor.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
 import { TaskIntake } from "../tasks/intake.ts";
 import type { Tidemill } from "../worker/tidemill.ts";
+import type { Worker } from "../worker/worker.ts";
 import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
 import { Admission } from "./grpc/admission.ts";
@@ -25,9 +26,11 @@ import {
   FIELDS_MAX,
 } from "./producer/limits.ts";
 import { producerRoutes } from "./producer/routes.ts";
+import { Desk } from "./workers/desk.ts";
+import { workerRoutes } from "./workers/routes.ts";
 
 /** What serves one kind of client. */
-export type ListenerName = "producer";
+export type ListenerName = "producer" | "worker";
 
 /** Of the transaction of creates, which is one at a time, and of one that takes its place. */
 const CREATE_CONNECTIONS = 2;
@@ -35,8 +38,8 @@ const CREATE_CONNECTIONS = 2;
 const END_MS = 5_000;
 
 /**
- * Serves clients that have no database: producers, over gRPC. Everything it knows is in the
- * database, so that several may run side by side and any of them may die.
+ * Serves clients that have no database: producers and workers, over gRPC. Everything it knows is
+ * in the database, so that several may run side by side and any of them may die.
  */
 export class TidemillServer implements AsyncDisposable {
   readonly metrics = new ServerMetrics();
@@ -46,7 +49,9 @@ export class TidemillServer implements AsyncDisposable {
   readonly #auth: Auth;
   readonly #intake: TaskIntake;
   readonly #line: CreateLine;
+  readonly #desk: Desk;
   readonly #listeners = new Map<ListenerName, GrpcListener>();
+  #worker: Worker | undefined;
   #supervisor: Supervisor | undefined;
   #stopping: Promise<void> | undefined;
 
@@ -69,7 +74,14 @@ export class TidemillServer implements AsyncDisposable {
       metrics: this.metrics,
       limits: { tasksMax: COMMIT_TASKS_MAX, bytesMax: COMMIT_BYTES_MAX },
     });
+    this.#desk = new Desk({
+      directory: enqueue.directory,
+      queuesMax: this.#options.queuesPerTenantMax,
+      clock: systemClock,
+      logger,
+    });
     this.#listen("producer", this.#options.producer, () => this.#producers());
+    this.#listen("worker", this.#options.worker, () => this.#workers());
   }
 
   /** Where the clients of that kind find it, once it has started. */
@@ -88,6 +100,7 @@ export class TidemillServer implements AsyncDisposable {
     // Whoever stops first is last: clients go before what answers them.
     this.#supervisor = new Supervisor([...this.#auth.services, this.#line, ...listeners]);
     try {
+      if (this.#listeners.has("worker")) await this.#startWorker();
       for (const listener of listeners) await listener.listen();
     } catch (error) {
       await this.stop();
@@ -95,9 +108,22 @@ export class TidemillServer implements AsyncDisposable {
     }
   }
 
+  /** A worker of the engine, whose tasks are run by remote ones. */
+  async #startWorker(): Promise<void> {
+    const { leaseSeconds, drainSeconds } = this.#options;
+    const options = {
+      dispatcherStrategy: "notify",
+      leaseSeconds,
+      drainTimeout: drainSeconds * 1000,
+    } as const;
+    this.#worker = await this.#mill.startRemoteWorker(options, this.#desk);
+    this.#worker.finished.catch(() => void this.stop().catch(() => {}));
+  }
+
   /** Rejects when a part of it could not go on. */
   get finished(): Promise<void> {
-    return this.#supervisor?.finished ?? Promise.resolve();
+    const parts = [this.#supervisor?.finished, this.#worker?.finished];
+    return Promise.all(parts).then(() => {});
   }
 
   /** Takes no more clients, lets go of those that are there, and answers what they had sent. */
@@ -109,7 +135,9 @@ export class TidemillServer implements AsyncDisposable {
   async #stop(): Promise<void> {
     try {
       await this.#supervisor?.stop();
+      await this.#worker?.stop(); // What no worker has settled by now is given back.
     } finally {
+      this.#desk.close();
       await this.#intake.close();
       this.#egress.close();
     }
@@ -138,6 +166,18 @@ export class TidemillServer implements AsyncDisposable {
       clock: systemClock,
       logger: this.#mill.engine.logger,
       finishMs: END_MS,
+    });
+  }
+
+  #workers(): readonly StreamRoute[] {
+    const { leaseSeconds, graceSeconds } = this.#options;
+    return workerRoutes({
+      admission: this.#admission(),
+      desk: this.#desk,
+      clock: systemClock,
+      logger: this.#mill.engine.logger,
+      leaseSeconds,
+      graceMs: graceSeconds * 1000,
     });
   }
 

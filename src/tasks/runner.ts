@@ -5,14 +5,14 @@ import type { Service } from "../base/supervisor.ts";
 import type { Database } from "../db/database.ts";
 import { Notifier } from "../db/notifier.ts";
 import { Acts } from "./acts.ts";
+import type { ClaimedTask } from "./claimed-task.ts";
 import { Claimer } from "./claimer.ts";
+import type { Demand } from "./demand.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
 import type { KeySpace } from "./key-claimer.ts";
 import type { Limits } from "./limits.ts";
-import type { ClaimedTask } from "./claimed-task.ts";
-import type { Demand } from "./demand.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
@@ -51,7 +51,7 @@ export interface TaskRunnerOptions {
   readonly logger: Logger;
   readonly metrics: TaskMetrics;
   readonly isTrusted: () => boolean;
-  /** Other queues are handled from now on: whoever gives out buckets must know. */
+  /** Other queues are handled from now on, as others are to know. */
   readonly onQueues?: (queues: readonly string[]) => Promise<void>;
 }
 

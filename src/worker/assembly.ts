@@ -218,6 +218,7 @@ export class Assembly {
       version: VERSION,
       capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
       queues: options.handlers.map(({ queue }) => queue.name),
+      ownsKeys: options.remote === undefined,
     };
     return new Registry(db, registration, {
       url: this.#context.directUrl,

@@ -265,11 +265,7 @@ export class Tidemill implements AsyncDisposable {
   }
 
   /** @internal A worker whose tasks are run by others, through this process. */
-  async startRemoteWorker(
-    options: WorkerOptions,
-    connect: (directory: QueueDirectory) => RemoteWork,
-  ): Promise<Worker> {
-    const remote = connect(this.#enqueue.directory);
+  async startRemoteWorker(options: WorkerOptions, remote: RemoteWork): Promise<Worker> {
     const resolved = resolveWorkerOptions(options, this.#options.compat, remote);
     const worker = new Worker(this.#workerContext(), resolved);
     this.#workers.add(worker);

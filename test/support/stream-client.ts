@@ -5,6 +5,11 @@ import {
   type ServerEvent,
 } from "../../src/wire/generated/codeq/producer.ts";
 import {
+  type WorkerEvent,
+  type ServerEvent as WorkerServerEvent,
+  WorkerStreamClient,
+} from "../../src/wire/generated/codeq/worker.ts";
+import {
   type FromProducer,
   ProducerStreamClient,
   type ToProducer,
@@ -74,6 +79,13 @@ export function tidemillStream(url: string): TidemillStream {
 
 export function codeqStream(url: string): CodeqStream {
   const client = new CodeqClient(url, credentials.createInsecure(), OPTIONS);
+  return new StreamClient(client, client.stream());
+}
+
+export type CodeqWorker = StreamClient<WorkerEvent, WorkerServerEvent>;
+
+export function codeqWorker(url: string): CodeqWorker {
+  const client = new WorkerStreamClient(url, credentials.createInsecure(), OPTIONS);
   return new StreamClient(client, client.stream());
 }
 

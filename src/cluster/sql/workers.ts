@@ -80,8 +80,8 @@ const REGISTER = statement(
      INSERT INTO {worker_nodes} (worker_id) VALUES ($1) RETURNING worker_id
    )
    INSERT INTO {schema}.worker_info
-          (worker_id, status, host, pid, version, capabilities, queues)
-   SELECT worker_id, 'active', $2, $3, $4, $5::text[], $6::text[] FROM node`,
+          (worker_id, status, host, pid, version, capabilities, queues, owns_keys)
+   SELECT worker_id, 'active', $2, $3, $4, $5::text[], $6::text[], $7 FROM node`,
 );
 
 export interface Registration {
@@ -92,11 +92,14 @@ export interface Registration {
   readonly capabilities: readonly string[];
   /** Queues whose tasks it runs. */
   readonly queues: readonly string[];
+  /** Whether it may be given keys of these queues. */
+  readonly ownsKeys: boolean;
 }
 
 export async function insertWorker(db: Queryable, worker: Registration): Promise<void> {
-  const { workerId, host, pid, version, capabilities, queues } = worker;
-  await db.query(REGISTER, [workerId, host, pid, version, [...capabilities], [...queues]]);
+  const { workerId, host, pid, version, capabilities, queues, ownsKeys } = worker;
+  const lists = [[...capabilities], [...queues]];
+  await db.query(REGISTER, [workerId, host, pid, version, ...lists, ownsKeys]);
 }
 
 const QUEUES = statement(

@@ -6,8 +6,8 @@ import { abandon, type Outcome } from "../../tasks/outcome.ts";
 export type Answer = "accepted" | "refused";
 
 /**
- * One task in the hands of a remote worker: running → said (the worker told how it ended) → answered
- * (the database accepted that, or the lease was lost before). One that nobody may speak for any
+ * One task in the hands of a remote worker: running → said (the worker told how it ended) →
+ * answered (the database accepted that, or the lease was lost before). One that nobody may speak for any
  * more, because it was lost, timed out or was cancelled, is over without a word.
  */
 export class Assignment {

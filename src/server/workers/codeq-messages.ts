@@ -1,5 +1,5 @@
-import type { NackAck, Result, ServerEvent, Task } from "../../wire/generated/codeq/worker.ts";
 import { completed, failed, type Outcome } from "../../tasks/outcome.ts";
+import type { NackAck, Result, ServerEvent, Task } from "../../wire/generated/codeq/worker.ts";
 import type { Answer, Assignment } from "./assignment.ts";
 
 /** What a client is told of words that came too late, or that were not its own to say. */
@@ -57,11 +57,7 @@ export const toAck = (taskId: string, answer: Answer | string) => {
 };
 
 /** What a nack did, or would have done. */
-export function toNackAck(
-  { task }: Assignment,
-  delaySeconds: number,
-  answer: Answer,
-): NackAck {
+export function toNackAck({ task }: Assignment, delaySeconds: number, answer: Answer): NackAck {
   const { nackSecondsMax } = task.handler.queue.settings;
   const dlq = task.attempt >= task.maxAttempts;
   const appliedDelaySeconds = dlq ? 0 : Math.min(delaySeconds, nackSecondsMax);

@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
 import { messageOf, UnauthenticatedError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Clock } from "../../base/clock.ts";
 import { abandon, failed, nack, type Outcome } from "../../tasks/outcome.ts";
 import {
   type Heartbeat,
@@ -205,7 +205,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
     if (this.#isDraining) return;
     const queues = queuesOf(caller, commands);
     try {
-      await this.#options.desk.handle(queues);
+      await this.#options.desk.handle(queues, this.tenant);
     } catch (error) {
       const fields = { error: messageOf(error), queues: commands };
       this.#options.logger.warn(fields, "cannot handle the queues of a worker");

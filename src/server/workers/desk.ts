@@ -25,12 +25,16 @@ export interface RemoteWorker {
 
 export interface DeskOptions {
   readonly directory: QueueDirectory;
+  /** Queues that one tenant may name before anybody defined them. */
+  readonly queuesMax: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
 /** What a tenant's workers did not ask for within this time goes back to other servers. */
 const UNWANTED_MS = 1_000;
+/** How often queues that are new are looked for, while somebody asks for all of them. */
+const NEW_QUEUES_MS = 1_000;
 
 /**
  * Where remote workers get their tasks. The server is a worker of the engine like any other; its
@@ -48,6 +52,9 @@ export class Desk implements RemoteWork {
   /** Orders that got tasks in this round. */
   readonly #filled = new Set<Order<Assignment>>();
   readonly #handled = new Map<string, Promise<void>>();
+  /** Orders of whatever queue there is. */
+  readonly #ofAll = new Set<Order<Assignment>>();
+  #isLooking = false;
   /** Tenants without an order whose tasks are about to go back. */
   readonly #leaving = new Map<string, () => void>();
   #demand: OrderDemand | undefined;
@@ -73,11 +80,11 @@ export class Desk implements RemoteWork {
   }
 
   /** Resolves when tasks of the queues, as they are now, can be claimed here. */
-  async handle(queues: OrderedQueues): Promise<void> {
+  async handle(queues: OrderedQueues, tenant: string): Promise<void> {
     for (const name of queues === "all" ? await this.#options.directory.names() : queues) {
       let handling = this.#handled.get(name);
       if (handling === undefined) {
-        handling = this.#handle(name);
+        handling = this.#handle(name, tenant);
         this.#handled.set(name, handling);
         handling.catch(() => this.#handled.delete(name));
       }
@@ -85,8 +92,9 @@ export class Desk implements RemoteWork {
     }
   }
 
-  async #handle(name: string): Promise<void> {
-    const { settings } = await this.#options.directory.find(name);
+  async #handle(name: string, tenant: string): Promise<void> {
+    const { directory, queuesMax } = this.#options;
+    const { settings } = await directory.findOrIntroduce(name, { tenant, queuesMax });
     const nothing = { schema: undefined, resultSchema: undefined };
     const limits = { concurrency: null, rate: null, keyRate: null };
     const handler: TaskHandler = {
@@ -112,6 +120,7 @@ export class Desk implements RemoteWork {
     const order = new Order<Assignment>(worker.tenant, queues, count);
     this.#workers.set(order, worker);
     this.#orders.open(order);
+    if (queues === "all") this.#lookForQueues(order);
     this.#leaving.get(worker.tenant)?.();
     const names = this.#namesOf(queues);
     this.#runner?.slotsCame(names, worker.tenant, this.#demand?.lacks(worker.tenant) ?? false);
@@ -120,11 +129,32 @@ export class Desk implements RemoteWork {
 
   /** Nobody waits for it any more. Tasks that it was about to be served with go back uncounted. */
   withdraw(order: Order<Assignment>): void {
-    this.#orders.close(order);
-    this.#workers.delete(order);
+    this.#close(order);
     this.#filled.delete(order);
     for (const assignment of order.tasks.splice(0)) assignment.end(abandon(), () => {});
     this.#mindUnwanted(order);
+  }
+
+  #close(order: Order<Assignment>): void {
+    this.#orders.close(order);
+    this.#workers.delete(order);
+    this.#ofAll.delete(order);
+  }
+
+  /** A queue may be made while an order of all queues waits. */
+  #lookForQueues(order: Order<Assignment>): void {
+    this.#ofAll.add(order);
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    this.#timers.after(NEW_QUEUES_MS, () => {
+      this.#isLooking = false;
+      const [waiting] = this.#ofAll;
+      if (waiting === undefined) return;
+      this.#lookForQueues(waiting);
+      this.handle("all", waiting.tenant).catch((error: unknown) => {
+        this.#options.logger.warn({ error: messageOf(error) }, "could not look for new queues");
+      });
+    });
   }
 
   /** What is ready and was not asked for goes back, unless somebody orders soon. */
@@ -182,14 +212,13 @@ export class Desk implements RemoteWork {
     this.#filled.clear();
     for (const order of filled) {
       const worker = this.#workers.get(order);
-      this.#orders.close(order);
-      this.#workers.delete(order);
+      this.#close(order);
       if (worker !== undefined && order.tasks.length > 0) worker.onTasks(order);
       this.#mindUnwanted(order);
     }
   }
 
-  /** Its lease is lost, it was cancelled, or its time is up: the worker is told, and holds it no more. */
+  /** Its lease is lost, it was cancelled, or its time is up: the worker holds it no more. */
   #aborted(assignment: Assignment, why: Error): void {
     const worker = this.#holders.get(assignment);
     this.#forget(assignment);

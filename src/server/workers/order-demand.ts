@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Demand, KeyedSource } from "../../tasks/demand.ts";
+import type { Demand } from "../../tasks/demand.ts";
 import type { Executor } from "../../tasks/executor.ts";
 import { PER_KEY_MAX } from "../../tasks/prefetch.ts";
 import type { OrderBook } from "./order-book.ts";
@@ -108,9 +108,9 @@ export class OrderDemand implements Demand {
     return most;
   }
 
-  wantKeyed(_space: KeyedSource): number {
-    const behind = this.#executor.keys.ahead;
-    return Math.max(0, 2 * this.want - behind);
+  /** None: a server owns no keys. docs/adr/0009-remote-workers.md says why. */
+  wantKeyed(): number {
+    return 0;
   }
 
   get perKey(): number {

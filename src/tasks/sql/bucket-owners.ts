@@ -67,6 +67,7 @@ const MEMBERS = statement(
      JOIN {schema}.worker_info AS info ON info.worker_id = node.worker_id
     WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)
       AND info.status = 'active'
+      AND info.owns_keys
       AND cardinality(info.queues) > 0`,
 );
 

@@ -2,10 +2,10 @@ import { expect, it } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { completed, failed, queue, type Tidemill } from "../../../src/index.ts";
-import { abandon, type Outcome } from "../../../src/tasks/outcome.ts";
 import type { Answer, Assignment } from "../../../src/server/workers/assignment.ts";
 import { Desk, type RemoteWorker } from "../../../src/server/workers/desk.ts";
 import type { Order } from "../../../src/server/workers/order-book.ts";
+import { abandon, type Outcome } from "../../../src/tasks/outcome.ts";
 import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 
@@ -45,16 +45,13 @@ const end = (one: Assignment | undefined, outcome: Outcome): Promise<Answer> =>
 async function openDesk(): Promise<{ mill: Tidemill; desk: Desk }> {
   const database = await testDatabase();
   const mill = await database.connect();
-  let desk: Desk | undefined;
-  const worker = await mill.startRemoteWorker({ dispatcherStrategy: "notify", drainTimeout: 50 }, (directory) => {
-    desk = new Desk({ directory, clock: systemClock, logger: silentLogger });
-    return desk;
-  });
+  const { directory } = mill.engine.enqueue;
+  const logger = silentLogger;
+  const desk = new Desk({ directory, queuesMax: 10, clock: systemClock, logger });
+  const options = { dispatcherStrategy: "notify", drainTimeout: 50 } as const;
+  const worker = await mill.startRemoteWorker(options, desk);
   onCleanup(() => worker.stop());
-  if (desk === undefined) throw new Error("nobody made a desk");
-  await mill.enqueue(mails, { n: 0 });
-  await mill.tasks.cancel((await mill.tasks.list())[0]?.id ?? "");
-  await desk.handle(["mails"]);
+  await desk.handle(["mails"], "default");
   return { mill, desk };
 }
 
@@ -62,7 +59,10 @@ it("serves an order once, with what is there and no more than was asked for", as
   const { mill, desk } = await openDesk();
   const hand = new Hand();
   desk.order(hand, ["mails"], 3);
-  await mill.enqueueMany(mails, [1, 2, 3, 4, 5].map((n) => ({ payload: { n } })));
+  await mill.enqueueMany(
+    mails,
+    [1, 2, 3, 4, 5].map((n) => ({ payload: { n } })),
+  );
   const first = await hand.gets(3);
   expect(hand.served).toHaveLength(1);
   desk.order(hand, ["mails"], 10);

@@ -16,12 +16,16 @@ import {
 
 export const ACME = "token-of-acme-0123456789";
 export const GLOBEX = "token-of-globex-0123456789";
+export const ACME_WORKER = "token-of-an-acme-worker-0123456789";
+export const GLOBEX_WORKER = "token-of-a-globex-worker-0123456789";
 export const READER = "token-of-a-reader-0123456789";
 export const MAILS_ONLY = "token-for-mails-0123456789";
 
 const STATIC = [
   { token: ACME, tenant: "acme", scopes: ["producer"], subject: "robot" },
   { token: GLOBEX, tenant: "globex", scopes: ["producer"] },
+  { token: ACME_WORKER, tenant: "acme", scopes: ["worker"], subject: "hand" },
+  { token: GLOBEX_WORKER, tenant: "globex", scopes: ["worker"] },
   { token: READER, tenant: "acme", scopes: ["read"] },
   { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
 ] as const;
@@ -61,6 +65,7 @@ export async function scene(options: SceneOptions = {}): Promise<Scene> {
   const server = new TidemillServer(mill, {
     host: "127.0.0.1",
     producer: { port: 0 },
+    worker: false,
     drainSeconds: 2,
     ...rest,
     auth: { staticTokens: STATIC, ...auth },

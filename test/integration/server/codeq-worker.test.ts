@@ -1,0 +1,245 @@
+import { expect, it } from "vitest";
+import { queue } from "../../../src/index.ts";
+import type {
+  Result,
+  ResultAck,
+  ServerEvent,
+  Task,
+  WorkerEvent,
+} from "../../../src/wire/generated/codeq/worker.ts";
+import { onCleanup } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
+import { type CodeqWorker, codeqWorker, status } from "../../support/stream-client.ts";
+import { ACME_WORKER, GLOBEX_WORKER, READER, type Scene, scene } from "./scene.ts";
+
+const mails = queue<{ n: number }>("mails", { backoff: { kind: "fixed", baseSeconds: 0.01 } });
+const tenant = "acme";
+
+interface WorkerScene extends Scene {
+  open(): CodeqWorker;
+  /** A stream that said hello and was heard. */
+  worker(token?: string): Promise<CodeqWorker>;
+}
+
+async function workers(): Promise<WorkerScene> {
+  const options = { worker: { port: 0 }, graceSeconds: 0.05, drainSeconds: 5 };
+  const base = await scene({ server: options });
+  const url = `127.0.0.1:${base.server.address("worker").port}`;
+  const open = (): CodeqWorker => {
+    const stream = codeqWorker(url);
+    onCleanup(() => Promise.resolve(stream.close()));
+    return stream;
+  };
+  return {
+    ...base,
+    open,
+    async worker(token = ACME_WORKER) {
+      const stream = open();
+      say(stream, { $case: "hello", value: { token, workerId: "" } });
+      await stream.until(1);
+      return stream;
+    },
+  };
+}
+
+const say = (stream: CodeqWorker, event: NonNullable<WorkerEvent["event"]>): void =>
+  stream.send({ event });
+
+function ready(stream: CodeqWorker, count = 1, commands = ["mails"]): void {
+  say(stream, { $case: "ready", value: { commands, leaseSeconds: 0, count } });
+}
+
+const result = (taskId: string, more: Partial<Result> = {}): Result => ({
+  taskId,
+  status: "COMPLETED",
+  resultJson: Buffer.alloc(0),
+  error: "",
+  ...more,
+});
+
+const done = (stream: CodeqWorker, taskId: string, more: Partial<Result> = {}): void =>
+  say(stream, { $case: "result", value: result(taskId, more) });
+
+const all = (stream: CodeqWorker, $case: string): unknown[] =>
+  stream.received.flatMap(({ event }) => (event?.$case === $case ? [event.value] : []));
+
+function tasksOf(stream: CodeqWorker): Task[] {
+  return stream.received.flatMap(({ event }: ServerEvent) => {
+    if (event?.$case === "task") return event.value.task ?? [];
+    return event?.$case === "taskBatch" ? event.value.tasks : [];
+  });
+}
+
+async function gets(stream: CodeqWorker, count: number): Promise<Task[]> {
+  return await eventually(() => {
+    expect(tasksOf(stream)).toHaveLength(count);
+    return tasksOf(stream);
+  });
+}
+
+async function acks(stream: CodeqWorker, kind: string, count: number): Promise<ResultAck[]> {
+  return await eventually(() => {
+    const found = all(stream, kind) as ResultAck[];
+    expect(found).toHaveLength(count);
+    return found;
+  });
+}
+
+it("begins with a hello that is known, and hears no second one", async () => {
+  const { open, worker } = await workers();
+  const rude = open();
+  ready(rude);
+  const unsaid = { code: status.FAILED_PRECONDITION, details: "first event must be Hello" };
+  expect(await rude.ended).toEqual(unsaid);
+  const unknown = open();
+  say(unknown, { $case: "hello", value: { token: "nobody-knows-this-token", workerId: "w" } });
+  expect(await unknown.ended).toMatchObject({
+    code: status.UNAUTHENTICATED,
+    details: expect.stringMatching(/^auth failed: /),
+  });
+  const known = await worker();
+  expect(all(known, "helloAck")).toEqual([{ workerId: "hand", tenantId: tenant }]);
+  say(known, { $case: "hello", value: { token: ACME_WORKER, workerId: "" } });
+  const reader = await worker(READER);
+  ready(reader);
+  const again = { code: "FailedPrecondition", message: "already-authenticated" };
+  await eventually(() => expect(all(known, "error")).toEqual([again]));
+  const unscoped = { code: "PermissionDenied", message: "missing scope" };
+  await eventually(() => expect(all(reader, "error")).toEqual([unscoped]));
+});
+
+it("holds a ready until there is work, and acknowledges what is durable", async () => {
+  const { worker, mill } = await workers();
+  const stream = await worker();
+  ready(stream);
+  await mill.enqueue(mails, { n: 7 }, { tenant });
+  const [task] = await gets(stream, 1);
+  expect(task).toMatchObject({ command: "mails", attempts: 1, tenantId: tenant });
+  expect(JSON.parse(task?.payload.toString() ?? "")).toEqual({ n: 7 });
+  done(stream, task?.id ?? "");
+  const [ack] = await acks(stream, "resultAck", 1);
+  expect(ack).toEqual({ taskId: task?.id, ok: true, errorMessage: "" });
+  expect((await mill.tasks.get(task?.id ?? "")).state).toBe("completed");
+  done(stream, task?.id ?? "");
+  const [, late] = await acks(stream, "resultAck", 2);
+  expect(late).toMatchObject({ ok: false, errorMessage: "not-owner" });
+});
+
+it("serves batches of no more than was asked for, and answers in their order", async () => {
+  const { worker, mill } = await workers();
+  const stream = await worker();
+  const payloads = Array.from({ length: 20 }, (_, n) => ({ payload: { n }, tenant }));
+  ready(stream, 8);
+  await mill.enqueueMany(mails, payloads);
+  await eventually(() => expect(tasksOf(stream).length).toBeGreaterThan(0));
+  while (tasksOf(stream).length < 20) {
+    const before = tasksOf(stream).length;
+    ready(stream, 8);
+    await eventually(() => expect(tasksOf(stream).length).toBeGreaterThan(before));
+  }
+  const sizes = (all(stream, "taskBatch") as { tasks: Task[] }[]).map(({ tasks }) => tasks.length);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(8);
+  const tasks = tasksOf(stream);
+  expect(new Set(tasks.map(({ id }) => id)).size).toBe(20);
+  const results = tasks.map(({ id }) => result(id, { resultJson: Buffer.from('{"ok":true}') }));
+  results.push(result("4711"), result(tasks[0]?.id ?? "", { status: "DONE" }));
+  say(stream, { $case: "resultBatch", value: { results } });
+  const [batch] = (await acks(stream, "resultAckBatch", 1)) as unknown as { acks: ResultAck[] }[];
+  expect(batch?.acks.map(({ taskId }) => taskId)).toEqual(results.map(({ taskId }) => taskId));
+  expect(batch?.acks.map(({ ok }) => ok)).toEqual([...Array(20).fill(true), false, false]);
+  expect(await mill.result(tasks[0]?.id ?? "")).toEqual({ ok: true });
+});
+
+it("hears four outcomes: each is counted as it should be", async () => {
+  const { worker, mill } = await workers();
+  const stream = await worker();
+  const { id } = await mill.enqueue(mails, { n: 1 }, { tenant, maxAttempts: 3 });
+  ready(stream);
+  await gets(stream, 1);
+  say(stream, { $case: "abandon", value: { taskId: id } });
+  expect(await acks(stream, "abandonAck", 1)).toMatchObject([{ ok: true }]);
+  ready(stream);
+  expect((await gets(stream, 2))[1]).toMatchObject({ id, attempts: 1 });
+  done(stream, id, { status: "FAILED", error: "no paper" });
+  ready(stream);
+  expect((await gets(stream, 3))[2]).toMatchObject({ id, attempts: 2 });
+  say(stream, { $case: "heartbeat", value: { taskId: id, extendSeconds: 90 } });
+  expect(await acks(stream, "heartbeatAck", 1)).toMatchObject([{ ok: true }]);
+  say(stream, { $case: "nack", value: { taskId: id, delaySeconds: 0, reason: "busy" } });
+  const [nacked] = await acks(stream, "nackAck", 1);
+  expect(nacked).toMatchObject({ ok: true, appliedDelaySeconds: 0, dlq: false });
+  ready(stream);
+  expect((await gets(stream, 4))[3]).toMatchObject({ id, attempts: 3 });
+  say(stream, { $case: "nack", value: { taskId: id, delaySeconds: 5, reason: "still busy" } });
+  expect((await acks(stream, "nackAck", 2))[1]).toMatchObject({ ok: true, dlq: true });
+  expect((await mill.tasks.get(id)).state).toBe("dead");
+  const reasons = (await mill.tasks.failures(id)).map(({ reason }) => reason);
+  expect(reasons).toEqual(["no paper", "busy", "still busy"]);
+});
+
+it("gives the tasks of a stream that broke to another, whose word alone counts", async () => {
+  const { worker, mill } = await workers();
+  const first = await worker();
+  ready(first);
+  const { id } = await mill.enqueue(mails, { n: 1 }, { tenant });
+  await gets(first, 1);
+  first.close();
+  const second = await worker();
+  done(second, id);
+  expect(await acks(second, "resultAck", 1)).toMatchObject([{ errorMessage: "not-owner" }]);
+  ready(second);
+  expect(await gets(second, 1)).toMatchObject([{ id, attempts: 2 }]);
+  done(second, id);
+  expect((await acks(second, "resultAck", 2))[1]).toMatchObject({ ok: true });
+});
+
+it("keeps tenants apart, also where all queues are asked for", async () => {
+  const { worker, mill } = await workers();
+  const [acme, globex] = [await worker(), await worker(GLOBEX_WORKER)];
+  await mill.enqueue(mails, { n: 1 }, { tenant: "globex" });
+  ready(acme, 10, []);
+  ready(globex, 10, []);
+  const [task] = await gets(globex, 1);
+  done(acme, task?.id ?? "");
+  expect(await acks(acme, "resultAck", 1)).toMatchObject([{ errorMessage: "not-owner" }]);
+  expect(tasksOf(acme)).toEqual([]);
+});
+
+it("serves a queue that was made after all queues were asked for", async () => {
+  const { worker, mill } = await workers();
+  const stream = await worker();
+  ready(stream, 1, []);
+  await mill.enqueue(queue("made-later"), { n: 1 }, { tenant });
+  expect(await gets(stream, 1)).toMatchObject([{ command: "made-later" }]);
+});
+
+it("leaves keyed tasks to workers that own their keys", async () => {
+  const { worker, mill } = await workers();
+  const stream = await worker();
+  ready(stream, 10);
+  await mill.enqueue(mails, { n: 1 }, { tenant, partitionKey: "order:1" });
+  const { id } = await mill.enqueue(mails, { n: 2 }, { tenant });
+  expect(await gets(stream, 1)).toMatchObject([{ id }]);
+  const run = mails.handle(() => undefined);
+  await using local = await mill.startWorker({ handlers: [run] });
+  await eventually(async () => {
+    const [keyed] = await mill.tasks.list({ tenant, partitionKey: "order:1" });
+    expect(keyed?.state).toBe("completed");
+  });
+  expect(local.id).toBeDefined();
+});
+
+it("ends streams when the server goes, after what they have was said", async () => {
+  const { worker, mill, server } = await workers();
+  const stream = await worker();
+  ready(stream);
+  const { id } = await mill.enqueue(mails, { n: 1 }, { tenant });
+  await gets(stream, 1);
+  ready(stream);
+  const stopping = server.stop();
+  done(stream, id);
+  expect(await stream.ended).toMatchObject({ code: status.OK });
+  await stopping;
+  expect(all(stream, "resultAck")).toMatchObject([{ ok: true }]);
+  expect((await mill.tasks.get(id)).state).toBe("completed");
+});
