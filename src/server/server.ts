@@ -99,6 +99,8 @@ export class TidemillServer implements AsyncDisposable {
     const listeners = [...this.#listeners.values()];
     // Whoever stops first is last: clients go before what answers them.
     this.#supervisor = new Supervisor([...this.#auth.services, this.#line, ...listeners]);
+    const onFailure = (): void => void this.stop().catch(() => {}); // Reported by finished.
+    this.#supervisor.finished.catch(onFailure);
     try {
       if (this.#listeners.has("worker")) await this.#startWorker();
       for (const listener of listeners) await listener.listen();
@@ -117,7 +119,7 @@ export class TidemillServer implements AsyncDisposable {
       drainTimeout: drainSeconds * 1000,
     } as const;
     this.#worker = await this.#mill.startRemoteWorker(options, this.#desk);
-    this.#worker.finished.catch(() => void this.stop().catch(() => {}));
+    this.#worker.finished.catch(() => void this.stop().catch(() => {})); // As above.
   }
 
   /** Rejects when a part of it could not go on. */
@@ -135,8 +137,8 @@ export class TidemillServer implements AsyncDisposable {
   async #stop(): Promise<void> {
     try {
       await this.#supervisor?.stop();
-      await this.#worker?.stop(); // What no worker has settled by now is given back.
     } finally {
+      await this.#worker?.stop(); // What no worker has settled by now is given back.
       this.#desk.close();
       await this.#intake.close();
       this.#egress.close();
@@ -170,13 +172,12 @@ export class TidemillServer implements AsyncDisposable {
   }
 
   #workers(): readonly StreamRoute[] {
-    const { leaseSeconds, graceSeconds } = this.#options;
+    const { graceSeconds } = this.#options;
     return workerRoutes({
       admission: this.#admission(),
       desk: this.#desk,
       clock: systemClock,
       logger: this.#mill.engine.logger,
-      leaseSeconds,
       graceMs: graceSeconds * 1000,
     });
   }

@@ -193,7 +193,7 @@ export class Executor {
     }
     if (accepted) metrics.ended(task, settlement, nowMs);
     else metrics.leaseLosses.add(1, { queue: task.queue });
-    task.handler.settled?.(task, accepted);
+    task.handler.settled?.(task, accepted ? settlement.kind : undefined);
     this.#forget(task);
     if (this.#returning.delete(task) && task.key !== undefined) {
       this.#keys.endReturning(task.key);

@@ -299,7 +299,7 @@ export class LaneBook {
 class Plan {
   readonly #asked = new Map<Lane, number>();
   readonly #byQueue = new Map<string, number>();
-  readonly #byTenant = new Map<Tenant, number>();
+  readonly #byTenant = new Map<string, number>();
   readonly #room: Room;
   #tasks: number;
   #probation: number;
@@ -312,7 +312,7 @@ class Plan {
 
   roomOf({ queue, priority, tenant }: Lane): number {
     const ofQueue = this.#room.ofQueue(queue) - (this.#byQueue.get(queue) ?? 0);
-    const asked = this.#byTenant.get(tenant) ?? 0;
+    const asked = this.#byTenant.get(tenant.name) ?? 0;
     const ofTenant = this.#room.ofTenant(queue, tenant.name) - asked;
     return Math.min(this.#tasks, ofQueue, ofTenant, priority < 0 ? this.#probation : Infinity);
   }
@@ -322,7 +322,8 @@ class Plan {
     const take = Math.min(most, this.roomOf(lane));
     this.#asked.set(lane, (this.#asked.get(lane) ?? 0) + take);
     this.#byQueue.set(lane.queue, (this.#byQueue.get(lane.queue) ?? 0) + take);
-    this.#byTenant.set(lane.tenant, (this.#byTenant.get(lane.tenant) ?? 0) + take);
+    const { name } = lane.tenant;
+    this.#byTenant.set(name, (this.#byTenant.get(name) ?? 0) + take);
     this.#tasks -= take;
     if (lane.priority < 0) this.#probation -= take;
     return take;

@@ -36,6 +36,7 @@ export interface Limits {
 }
 
 const NAMES = ["concurrency", "rate", "keyRate"] as const;
+export const NO_LIMITS: Limits = Object.freeze({ concurrency: null, rate: null, keyRate: null });
 
 export function resolveLimits(queue: string, options: LimitOptions): Limits {
   refuseUnknown(`limits of queue "${queue}"`, options, NAMES);
@@ -52,6 +53,11 @@ export function resolveLimits(queue: string, options: LimitOptions): Limits {
     rate: resolveRate(queue, "rate", options.rate),
     keyRate: resolveRate(queue, "keyRate", options.keyRate),
   });
+}
+
+/** As the database has them: a queue that nobody has defined yet has none. */
+export function storedLimits(stored: unknown): Limits {
+  return { ...NO_LIMITS, ...(stored as Partial<Limits> | null) };
 }
 
 /** Only those that are given. */

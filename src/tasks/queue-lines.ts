@@ -93,11 +93,11 @@ export class QueueLines {
     return this.#lines.get(queue)?.ready;
   }
 
-  /** How much of the tenant may start when a slot comes free, of all queues. */
-  readyOfTenant(tenant: string): number {
-    let sum = 0;
-    for (const { ready } of this.#lines.values()) sum += ready.readyOf(tenant);
-    return sum;
+  /** Of whom something is ready, by queue. */
+  *waiting(): Generator<{ readonly queue: string; readonly tenant: string }> {
+    for (const [queue, { ready }] of this.#lines) {
+      if (ready.size > 0) for (const tenant of ready.tenants()) yield { queue, tenant };
+    }
   }
 
   /** Tasks of the queue that are claimed here and not answered for. */

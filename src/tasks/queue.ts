@@ -92,13 +92,16 @@ export interface QueueDefinition {
   readonly resultSchema: StandardSchema | undefined;
 }
 
+/** How a task ended, in the store. */
+export type WrittenEnd = "complete" | "put-back" | "end" | "bury";
+
 /** A queue with the function that runs its tasks. */
 export interface TaskHandler {
   readonly queue: QueueDefinition;
   readonly concurrency: number | undefined;
   run(task: Task, context: TaskContext): unknown;
-  /** What the database said of how a task of it ended: it was accepted, or its lease was lost. */
-  settled?(task: Task, accepted: boolean): void;
+  /** What was written of the end of a task, or was not, because its lease was lost. */
+  settled?(task: Task, written: WrittenEnd | undefined): void;
 }
 
 const OPTION_KEYS = [

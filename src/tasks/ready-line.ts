@@ -87,6 +87,11 @@ export class ReadyLine {
     return this.#tenants.get(tenant)?.ready ?? 0;
   }
 
+  /** Tenants of whom something waits here. */
+  *tenants(): Generator<string> {
+    for (const { name, ready } of this.#tenants.values()) if (ready > 0) yield name;
+  }
+
   /** Tasks of the tenant may start again: those that wait take their turns. */
   reopen(tenant: string): void {
     const known = this.#tenants.get(tenant);
@@ -195,8 +200,10 @@ export class ReadyLine {
   }
 
   #forget(): void {
-    for (const [name, { isInLine }] of this.#tenants) if (!isInLine) this.#tenants.delete(name);
-    for (const [lane, { tenant }] of this.#lanes) if (!tenant.isInLine) this.#lanes.delete(lane);
+    // One that may not start is in no line, and its tasks are here all the same.
+    const isGone = ({ isInLine, ready }: Tenant): boolean => !isInLine && ready === 0;
+    for (const [name, tenant] of this.#tenants) if (isGone(tenant)) this.#tenants.delete(name);
+    for (const [lane, { tenant }] of this.#lanes) if (isGone(tenant)) this.#lanes.delete(lane);
     this.#last = undefined;
   }
 }

@@ -12,7 +12,7 @@ import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
 import type { KeySpace } from "./key-claimer.ts";
-import type { Limits } from "./limits.ts";
+import { storedLimits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
@@ -175,10 +175,10 @@ export class TaskRunner implements Service {
   }
 
   /** As they are stored: a person may have changed them. */
-  async #readLimits(): Promise<void> {
-    const { names } = this.#executor.lines;
+  async #readLimits(more: readonly string[] = []): Promise<void> {
+    const names = [...this.#executor.lines.names, ...more];
     const rows = await readQueues(this.#db, names);
-    this.#claimer.useLimits(new Map(rows.map((row) => [row.name, row.limits as Limits])));
+    this.#claimer.useLimits(new Map(rows.map((row) => [row.name, storedLimits(row.limits)])));
   }
 
   workArrived(): void {
@@ -187,16 +187,26 @@ export class TaskRunner implements Service {
 
   /** Tasks of one more queue are run, or by another handler, from now on. */
   async handle(handler: TaskHandler): Promise<void> {
+    await this.#readLimits([handler.queue.name]); // Nothing may be claimed past them.
     this.#executor.lines.handle(handler);
     await this.register();
     await this.#options.onQueues?.(this.#executor.lines.names);
     this.#claimer.workArrived();
   }
 
-  /** Somebody takes tasks of the tenant now; `lacks`: more than are ready here. */
-  slotsCame(queues: Iterable<string>, tenant: string, lacks: boolean): void {
+  /** Somebody takes tasks of the tenant now: what is ready starts. */
+  slotsCame(queues: Iterable<string>, tenant: string): void {
     for (const queue of queues) this.#executor.slotsCame(queue, tenant);
-    if (lacks) this.#claimer.bell.ring();
+  }
+
+  /** More are wanted than are ready here. */
+  wantsMore(): void {
+    this.#claimer.bell.ring();
+  }
+
+  /** Of whom something is ready. */
+  waiting(): Iterable<{ readonly queue: string; readonly tenant: string }> {
+    return this.#executor.lines.waiting();
   }
 
   /** Nobody takes tasks of the tenant any more: what has not started goes back. */

@@ -117,6 +117,16 @@ export class Peer<In, Out> {
     return this.#state === "over";
   }
 
+  /** Whether anything can still be said to the client. */
+  get isOpen(): boolean {
+    return this.#state === "open";
+  }
+
+  /** What waits to be read by the client. */
+  get unreadBytes(): number {
+    return this.#unreadBytes;
+  }
+
   /** Where the client is, for logs. */
   get address(): string {
     return this.#call.getPeer();

@@ -1,9 +1,18 @@
 import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import type { TaskContext } from "../../tasks/context.ts";
 import { abandon, type Outcome } from "../../tasks/outcome.ts";
+import type { WrittenEnd } from "../../tasks/queue.ts";
 
 /** What became of what a worker said. */
 export type Answer = "accepted" | "refused";
+
+/** What is written of each outcome. */
+const WRITTEN: Readonly<Record<Outcome["kind"], readonly WrittenEnd[]>> = {
+  completed: ["complete"],
+  failed: ["put-back", "bury"],
+  nack: ["put-back", "bury"],
+  abandon: ["put-back"],
+};
 
 /**
  * One task in the hands of a remote worker: running → said (the worker told how it ended) →
@@ -17,6 +26,7 @@ export class Assignment {
   readonly returned: Promise<Outcome>;
   #resolve: (outcome: Outcome) => void = () => {};
   #onAnswer: ((answer: Answer) => void) | undefined;
+  #expected: readonly WrittenEnd[] = [];
 
   constructor(task: ClaimedTask, context: TaskContext) {
     this.task = task;
@@ -39,12 +49,14 @@ export class Assignment {
       return;
     }
     this.#onAnswer = onAnswer;
+    this.#expected = outcome.kind === "failed" && !outcome.retry ? ["end"] : WRITTEN[outcome.kind];
     this.#resolve(outcome);
   }
 
-  /** The database has answered. */
-  answered(accepted: boolean): void {
-    this.#tell(accepted ? "accepted" : "refused");
+  /** What the database wrote; something else than what was said, perhaps, when it refused that. */
+  answered(written: WrittenEnd | undefined): void {
+    const isAsSaid = written !== undefined && this.#expected.includes(written);
+    this.#tell(isAsSaid ? "accepted" : "refused");
   }
 
   /** Nobody will speak for it: its slot is free. What was said before is not accepted any more. */

@@ -4,7 +4,6 @@ import { messageOf, UnauthenticatedError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { abandon, failed, nack, type Outcome } from "../../tasks/outcome.ts";
 import {
-  type Heartbeat,
   type Nack,
   type Ready,
   type Result,
@@ -35,8 +34,6 @@ export interface WorkerStreamOptions {
   readonly desk: Desk;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** What an extension of 0 seconds gives. */
-  readonly leaseSeconds: number;
   /** How long the tasks of a stream that broke are still its own. */
   readonly graceMs: number;
 }
@@ -44,6 +41,12 @@ export interface WorkerStreamOptions {
 /** Orders of one stream that wait at once, and tasks in one. */
 const ORDERS_MAX = 1_000;
 const COUNT_MAX = 1_000;
+/** Tasks of one stream, ordered or held. */
+const TASKS_MAX = 10_000;
+/** While its client has not read so much, no more is sent. */
+const UNREAD_BYTES_MAX = 1024 * 1024;
+const CONGESTED_MS = 50;
+const CANCEL_MS = 100;
 /** Of a batch of tasks; a message has room for more. */
 const BATCH_BYTES_MAX = 3 * 1024 * 1024;
 
@@ -63,6 +66,8 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
   readonly #held = new Map<string, Assignment>();
   #caller: Caller | undefined;
   #workerId = "";
+  /** Tasks for which orders wait. */
+  #ordered = 0;
   #isDraining = false;
 
   constructor(peer: Peer<WorkerEvent, ServerEvent>, options: WorkerStreamOptions) {
@@ -78,20 +83,17 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
     // What is under way is bounded by orders, and each of them by the tasks it may bring.
   }
 
-  async onMessage({ event: said }: WorkerEvent): Promise<void> {
+  onMessage({ event: said }: WorkerEvent): void | Promise<void> {
     if (this.#caller === undefined) {
-      if (said?.$case !== "hello") {
-        throw new StreamError(status.FAILED_PRECONDITION, "first event must be Hello");
-      }
-      await this.#hello(said.value.token, said.value.workerId);
-      return;
+      if (said?.$case === "hello") return this.#hello(said.value.token, said.value.workerId);
+      throw new StreamError(status.FAILED_PRECONDITION, "first event must be Hello");
     }
     switch (said?.$case) {
       case "hello":
         this.#refuse("FailedPrecondition", "already-authenticated");
         return;
       case "ready":
-        return await this.#ready(said.value);
+        return this.#ready(said.value);
       case "result":
         if (this.#may("task.finish")) this.#result(said.value);
         return;
@@ -102,7 +104,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
         if (this.#may("task.nack")) this.#nack(said.value);
         return;
       case "heartbeat":
-        if (this.#may("task.renew")) void this.#heartbeat(said.value);
+        if (this.#may("task.renew")) this.#heartbeat(said.value.taskId);
         return;
       case "abandon":
         if (this.#may("task.abandon")) this.#abandon(said.value.taskId);
@@ -112,9 +114,18 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
     }
   }
 
+  /** A stream that is cancelled seems to be closed by its client, and is over a moment later. */
   onHalfClose(): void {
-    // It still hears: it gets what it ordered, and can say nothing about it. So it is over.
-    this.#peer.end(status.OK);
+    this.#options.clock.after(CANCEL_MS, () => this.#closed());
+  }
+
+  /** It can say no more: what it has not said yet goes back, and what it has is answered. */
+  #closed(): void {
+    if (!this.#peer.isOpen) return;
+    this.onDrain();
+    for (const one of [...this.#held.values()]) {
+      if (one.isRunning) one.end(abandon(), () => this.#leave(one));
+    }
   }
 
   /** No more tasks; the stream ends when what it has was said, or by force when the time is up. */
@@ -127,18 +138,27 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
   onOver(): void {
     this.#over.abort();
     this.#withdraw();
-    const { clock, graceMs, desk } = this.#options;
-    const left = [...this.#held.values()];
+    const { graceMs, desk } = this.#options;
+    const left = [...this.#held.values()].filter((one) => one.isRunning);
     this.#held.clear();
     if (left.length === 0) return;
-    clock.after(graceMs, () => void desk.lose(left));
+    // That the server goes says nothing about the tasks.
+    if (this.#isDraining) for (const one of left) one.end(abandon(), () => {});
+    else desk.loseAfter(graceMs, left);
   }
 
   onTasks(order: Order<Assignment>): void {
     this.#orders.delete(order);
+    this.#ordered -= order.count;
+    if (!this.#peer.isOpen || this.#peer.unreadBytes > UNREAD_BYTES_MAX) {
+      for (const one of order.tasks) one.end(abandon(), () => {});
+      this.#orderAgain(order);
+      return;
+    }
     const tasks: Task[] = [];
     let bytes = 0;
     for (const one of order.tasks) {
+      if (!one.isRunning) continue; // It was cancelled on its way here.
       const task = toTask(one, this.#workerId);
       const size = Task.encode(task).finish().length;
       if (size > BATCH_BYTES_MAX) {
@@ -152,19 +172,31 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
       }
     }
     const [first] = tasks;
-    if (first === undefined) this.#reopen(order);
+    if (first === undefined) this.#orderAgain(order);
     else if (tasks.length === 1) this.#peer.send(event({ $case: "task", value: { task: first } }));
     else this.#peer.send(event({ $case: "taskBatch", value: { tasks } }));
   }
 
-  /** Nothing of what it was to get could be sent: its client still waits. */
-  #reopen(order: Order<Assignment>): void {
-    if (this.#isDraining || this.#peer.isOver) return;
-    this.#orders.add(this.#options.desk.order(this, order.queues, 1));
+  /** Nothing could be sent, and its client still waits: as soon as it reads, it is served. */
+  #orderAgain({ queues, count }: Order<Assignment>): void {
+    this.#options.clock.after(CONGESTED_MS, () => this.#order(queues, count));
   }
 
-  onLost({ task }: Assignment): void {
-    this.#held.delete(task.id); // CodeQ has no word for it: the next one is refused.
+  #order(queues: OrderedQueues, count: number): void {
+    if (this.#isDraining || !this.#peer.isOpen) return;
+    this.#ordered += count;
+    this.#orders.add(this.#options.desk.order(this, queues, count));
+  }
+
+  /** CodeQ has no word for it: what its client says of it is refused. */
+  onLost(assignment: Assignment): void {
+    this.#leave(assignment);
+  }
+
+  /** The same task may have come again meanwhile: only this claim of it is over. */
+  #leave(assignment: Assignment): void {
+    const { id } = assignment.task;
+    if (this.#held.get(id) === assignment) this.#held.delete(id);
     this.#endWhenDrained();
   }
 
@@ -198,11 +230,13 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
       this.#refuse("PermissionDenied", "event type not allowed");
       return;
     }
-    if (this.#orders.size >= ORDERS_MAX) {
-      this.#refuse("ResourceExhausted", `at most ${ORDERS_MAX} readys may wait on one stream`);
+    const most = Math.min(Math.max(1, count), COUNT_MAX);
+    const isFull = this.#orders.size >= ORDERS_MAX;
+    if (isFull || this.#ordered + this.#held.size + most > TASKS_MAX) {
+      const limits = `${ORDERS_MAX} readys and ${TASKS_MAX} tasks`;
+      this.#refuse("ResourceExhausted", `a stream may have at most ${limits} at once`);
       return;
     }
-    if (this.#isDraining) return;
     const queues = queuesOf(caller, commands);
     try {
       await this.#options.desk.handle(queues, this.tenant);
@@ -212,9 +246,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
       this.#refuse("Unavailable", "the queues cannot be handled now");
       return;
     }
-    if (this.#peer.isOver || this.#isDraining) return;
-    const most = Math.min(Math.max(1, count), COUNT_MAX);
-    this.#orders.add(this.#options.desk.order(this, queues, most));
+    this.#order(queues, most);
   }
 
   #result(result: Result): void {
@@ -260,9 +292,8 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
       return;
     }
     held.end(outcome, (answer) => {
-      this.#held.delete(taskId);
       onAnswer(answer);
-      this.#endWhenDrained();
+      this.#leave(held);
     });
   }
 
@@ -279,15 +310,11 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
     });
   }
 
-  async #heartbeat({ taskId, extendSeconds }: Heartbeat): Promise<void> {
+  /** The server renews by itself what a live stream has: that it still has it is all to be said. */
+  #heartbeat(taskId: string): void {
     const held = this.#held.get(taskId);
-    let answer: Answer | string = held === undefined ? NOT_OWNER : "accepted";
-    try {
-      const seconds = extendSeconds > 0 ? extendSeconds : this.#options.leaseSeconds;
-      await held?.context.extend(seconds);
-    } catch {
-      answer = NOT_IN_PROGRESS;
-    }
+    let answer = held === undefined ? NOT_OWNER : "accepted";
+    if (held !== undefined && !held.isRunning) answer = NOT_IN_PROGRESS;
     this.#peer.send(event({ $case: "heartbeatAck", value: toAck(taskId, answer) }));
   }
 
@@ -310,6 +337,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
   #withdraw(): void {
     for (const order of this.#orders) this.#options.desk.withdraw(order);
     this.#orders.clear();
+    this.#ordered = 0;
   }
 
   #endWhenDrained(): void {

@@ -6,8 +6,9 @@ import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import type { TaskContext } from "../../tasks/context.ts";
 import type { QueueDirectory } from "../../tasks/directory.ts";
 import type { Executor } from "../../tasks/executor.ts";
+import { NO_LIMITS } from "../../tasks/limits.ts";
 import { abandon, type Outcome } from "../../tasks/outcome.ts";
-import type { TaskHandler } from "../../tasks/queue.ts";
+import type { TaskHandler, WrittenEnd } from "../../tasks/queue.ts";
 import type { RemoteWork, TaskRunner } from "../../tasks/runner.ts";
 import type { Task } from "../../tasks/task.ts";
 import { Assignment } from "./assignment.ts";
@@ -31,8 +32,8 @@ export interface DeskOptions {
   readonly logger: Logger;
 }
 
-/** What a tenant's workers did not ask for within this time goes back to other servers. */
-const UNWANTED_MS = 1_000;
+/** How often it is looked for tasks that are ready and that nobody orders. */
+const SWEEP_MS = 1_000;
 /** How often queues that are new are looked for, while somebody asks for all of them. */
 const NEW_QUEUES_MS = 1_000;
 
@@ -55,8 +56,10 @@ export class Desk implements RemoteWork {
   /** Orders of whatever queue there is. */
   readonly #ofAll = new Set<Order<Assignment>>();
   #isLooking = false;
-  /** Tenants without an order whose tasks are about to go back. */
-  readonly #leaving = new Map<string, () => void>();
+  /** Of queues and tenants that nobody ordered when it was last looked. */
+  #unwanted: ReadonlySet<string> = new Set();
+  #naming: { readonly names: Promise<string[]>; readonly atMs: number } | undefined;
+  #handling: Promise<unknown> = Promise.resolve();
   #demand: OrderDemand | undefined;
   #runner: TaskRunner | undefined;
 
@@ -77,11 +80,12 @@ export class Desk implements RemoteWork {
   /** The engine that claims for it. */
   attach(runner: TaskRunner): void {
     this.#runner = runner;
+    this.#timers.after(SWEEP_MS, () => this.#sweep());
   }
 
   /** Resolves when tasks of the queues, as they are now, can be claimed here. */
   async handle(queues: OrderedQueues, tenant: string): Promise<void> {
-    for (const name of queues === "all" ? await this.#options.directory.names() : queues) {
+    for (const name of queues === "all" ? await this.#names() : queues) {
       let handling = this.#handled.get(name);
       if (handling === undefined) {
         handling = this.#handle(name, tenant);
@@ -92,18 +96,34 @@ export class Desk implements RemoteWork {
     }
   }
 
+  /** As they were a moment ago: many may ask. */
+  #names(): Promise<string[]> {
+    const { clock, directory } = this.#options;
+    const nowMs = clock.now();
+    if (this.#naming === undefined || nowMs - this.#naming.atMs >= NEW_QUEUES_MS / 2) {
+      const names = directory.names();
+      names.catch(() => {
+        this.#naming = undefined;
+      });
+      this.#naming = { names, atMs: nowMs };
+    }
+    return this.#naming.names;
+  }
+
   async #handle(name: string, tenant: string): Promise<void> {
     const { directory, queuesMax } = this.#options;
     const { settings } = await directory.findOrIntroduce(name, { tenant, queuesMax });
     const nothing = { schema: undefined, resultSchema: undefined };
-    const limits = { concurrency: null, rate: null, keyRate: null };
     const handler: TaskHandler = {
-      queue: { name, keySpace: name, settings, limits, ...nothing },
+      queue: { name, keySpace: name, settings, limits: NO_LIMITS, ...nothing },
       concurrency: undefined,
       run: (task, context) => this.#start(task as ClaimedTask, context),
-      settled: (task, accepted) => this.#settled(task, accepted),
+      settled: (task, written) => this.#settled(task, written),
     };
-    await this.#runner?.handle(handler);
+    // One after another: each asks for all that are handled.
+    const handling = this.#handling.then(() => this.#runner?.handle(handler));
+    this.#handling = handling.catch(() => {});
+    await handling;
   }
 
   #namesOf(queues: OrderedQueues): Iterable<string> {
@@ -121,9 +141,8 @@ export class Desk implements RemoteWork {
     this.#workers.set(order, worker);
     this.#orders.open(order);
     if (queues === "all") this.#lookForQueues(order);
-    this.#leaving.get(worker.tenant)?.();
-    const names = this.#namesOf(queues);
-    this.#runner?.slotsCame(names, worker.tenant, this.#demand?.lacks(worker.tenant) ?? false);
+    this.#runner?.slotsCame(this.#namesOf(queues), worker.tenant);
+    if (this.#demand?.lacks(worker.tenant) === true) this.#runner?.wantsMore();
     return order;
   }
 
@@ -132,7 +151,6 @@ export class Desk implements RemoteWork {
     this.#close(order);
     this.#filled.delete(order);
     for (const assignment of order.tasks.splice(0)) assignment.end(abandon(), () => {});
-    this.#mindUnwanted(order);
   }
 
   #close(order: Order<Assignment>): void {
@@ -157,18 +175,25 @@ export class Desk implements RemoteWork {
     });
   }
 
-  /** What is ready and was not asked for goes back, unless somebody orders soon. */
-  #mindUnwanted({ tenant, queues }: Order<Assignment>): void {
-    if (this.#orders.totalOf(tenant) > 0 || this.#leaving.has(tenant)) return;
-    const cancel = this.#timers.after(UNWANTED_MS, () => {
-      this.#leaving.delete(tenant);
-      if (this.#orders.totalOf(tenant) > 0) return;
-      for (const queue of this.#namesOf(queues)) this.#runner?.slotsWent(queue, tenant);
-    });
-    this.#leaving.set(tenant, () => {
-      this.#leaving.delete(tenant);
-      cancel();
-    });
+  /** What is ready, and nobody has ordered twice in a row, goes back to other servers. */
+  #sweep(): void {
+    const unwanted = new Map<string, { readonly queue: string; readonly tenant: string }>();
+    for (const one of this.#runner?.waiting() ?? []) {
+      if (this.#orders.credit(one.queue, one.tenant) > 0) continue;
+      unwanted.set(JSON.stringify([one.queue, one.tenant]), one);
+    }
+    for (const [key, { queue, tenant }] of unwanted) {
+      if (!this.#unwanted.has(key)) continue;
+      unwanted.delete(key);
+      this.#runner?.slotsWent(queue, tenant);
+    }
+    this.#unwanted = new Set(unwanted.keys());
+    this.#timers.after(SWEEP_MS, () => this.#sweep());
+  }
+
+  /** Whoever held these has been gone for so long. */
+  loseAfter(ms: number, assignments: readonly Assignment[]): void {
+    this.#timers.after(ms, () => void this.lose(assignments));
   }
 
   /** Whoever held these is gone: each counts as lost with its worker. */
@@ -214,7 +239,6 @@ export class Desk implements RemoteWork {
       const worker = this.#workers.get(order);
       this.#close(order);
       if (worker !== undefined && order.tasks.length > 0) worker.onTasks(order);
-      this.#mindUnwanted(order);
     }
   }
 
@@ -226,11 +250,11 @@ export class Desk implements RemoteWork {
     assignment.drop();
   }
 
-  #settled(task: Task, accepted: boolean): void {
+  #settled(task: Task, written: WrittenEnd | undefined): void {
     const assignment = this.#assignments.get(task);
     if (assignment === undefined) return;
     this.#forget(assignment);
-    assignment.answered(accepted);
+    assignment.answered(written);
   }
 
   #forget(assignment: Assignment): void {

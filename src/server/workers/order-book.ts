@@ -10,6 +10,7 @@ const ALL = "";
 export class Order<Task = unknown> {
   readonly tenant: string;
   readonly queues: OrderedQueues;
+  readonly count: number;
   /** How many more tasks it takes. */
   left: number;
   /** Those it will be served with. */
@@ -18,6 +19,7 @@ export class Order<Task = unknown> {
   constructor(tenant: string, queues: OrderedQueues, count: number) {
     this.tenant = tenant;
     this.queues = queues;
+    this.count = count;
     this.left = count;
   }
 

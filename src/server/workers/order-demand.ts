@@ -11,6 +11,8 @@ const AHEAD_MAX = 2_000;
 const AHEAD_MIN = 20;
 const MEASURE_MS = 20;
 const UNANSWERED_MAX = 4_000;
+/** In one claim, however much is ordered. */
+const WANT_MAX = 2_000;
 const PER_KEY_MIN = 2;
 
 /** How fast the orders of one tenant are served. */
@@ -32,6 +34,8 @@ export class OrderDemand implements Demand {
   readonly #clock: Clock;
   readonly #paces = new Map<string, Pace>();
   #measuredAtMs: number;
+  /** More was wanted when it was last asked than could be had. */
+  #isHungry = false;
 
   constructor(executor: Executor, orders: OrderBook, clock: Clock) {
     this.#executor = executor;
@@ -66,15 +70,21 @@ export class OrderDemand implements Demand {
   }
 
   get want(): number {
-    if (this.#executor.unanswered > UNANSWERED_MAX) return 0;
+    if (this.#executor.unanswered > UNANSWERED_MAX) {
+      this.#isHungry = true;
+      return 0;
+    }
     let want = 0;
     for (const tenant of this.#orders.tenants) want += this.#wantOf(tenant);
-    return want;
+    return Math.min(want, WANT_MAX);
   }
 
-  /** Slots of a server come with orders, and whoever opens one says so. */
+  /**
+   * Whoever orders says so. Otherwise an end here makes a difference only to what could not be had
+   * when it was asked for: limits, probation, ends that were not answered.
+   */
   get mayWant(): boolean {
-    return false;
+    return this.#isHungry && this.want > 0;
   }
 
   /** Whether an order of the tenant lacks tasks, or soon will. */
@@ -86,8 +96,19 @@ export class OrderDemand implements Demand {
   #wantOf(tenant: string): number {
     const ahead = this.#paces.get(tenant)?.ahead ?? 0;
     const total = this.#orders.totalOf(tenant);
-    const ready = this.#executor.lines.readyOfTenant(tenant);
+    const ready = this.#readyOf(tenant);
     return ready > total + ahead / 2 ? 0 : Math.max(0, total + ahead - ready);
+  }
+
+  /** Of queues that somebody orders: what waits of others is no help. */
+  #readyOf(tenant: string): number {
+    const { lines } = this.#executor;
+    let ready = 0;
+    for (const queue of lines.names) {
+      if (this.#orders.credit(queue, tenant) === 0) continue;
+      ready += lines.readyOf(queue)?.readyOf(tenant) ?? 0;
+    }
+    return ready;
   }
 
   roomOf(): number {
@@ -118,7 +139,7 @@ export class OrderDemand implements Demand {
   }
 
   filled(): void {
-    // Every tenant asks for itself: nobody has to be held back for another.
+    this.#isHungry = this.want > 0;
   }
 
   get reserve(): number {

@@ -98,10 +98,16 @@ const LAPSE = statement(
        FROM free
       WHERE task.id = free.id
      RETURNING task.id
+   ), claims AS MATERIALIZED (
+     SELECT claim_id
+       FROM {schema}.task_claims
+      WHERE claim_id IN (SELECT claim_id FROM free)
+      ORDER BY claim_id
+        FOR UPDATE
    ), due AS (
      UPDATE {schema}.task_claims
         SET check_at = NOW()
-      WHERE claim_id IN (SELECT claim_id FROM free)
+      WHERE claim_id IN (SELECT claim_id FROM claims)
    )
    SELECT id::text AS id FROM lapsed`,
 );

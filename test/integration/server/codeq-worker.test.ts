@@ -10,7 +10,15 @@ import type {
 import { onCleanup } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type CodeqWorker, codeqWorker, status } from "../../support/stream-client.ts";
-import { ACME_WORKER, GLOBEX_WORKER, READER, type Scene, scene } from "./scene.ts";
+import {
+  ACME_WORKER,
+  codeqBatch,
+  codeqHello,
+  GLOBEX_WORKER,
+  READER,
+  type Scene,
+  scene,
+} from "./scene.ts";
 
 const mails = queue<{ n: number }>("mails", { backoff: { kind: "fixed", baseSeconds: 0.01 } });
 const tenant = "acme";
@@ -213,6 +221,18 @@ it("serves a queue that was made after all queues were asked for", async () => {
   expect(await gets(stream, 1)).toMatchObject([{ command: "made-later" }]);
 });
 
+it("serves a queue that nobody but its worker and its producer has named", async () => {
+  const { worker, codeq } = await workers();
+  const stream = await worker();
+  ready(stream, 100, ["named-only"]);
+  const producer = await codeqHello(codeq());
+  codeqBatch(
+    producer,
+    Array.from({ length: 100 }, (_, n) => ({ seq: BigInt(n + 1), command: "named-only" })),
+  );
+  await eventually(() => expect(tasksOf(stream).length).toBeGreaterThan(0));
+});
+
 it("leaves keyed tasks to workers that own their keys", async () => {
   const { worker, mill } = await workers();
   const stream = await worker();
@@ -227,6 +247,20 @@ it("leaves keyed tasks to workers that own their keys", async () => {
     expect(keyed?.state).toBe("completed");
   });
   expect(local.id).toBeDefined();
+});
+
+it("takes back uncounted what a client holds that says no more", async () => {
+  const { worker, mill } = await workers();
+  const first = await worker();
+  const { id } = await mill.enqueue(mails, { n: 1 }, { tenant });
+  ready(first);
+  ready(first);
+  await gets(first, 1);
+  first.call.end();
+  expect(await first.ended).toMatchObject({ code: status.OK });
+  const second = await worker();
+  ready(second);
+  expect(await gets(second, 1)).toMatchObject([{ id, attempts: 1 }]);
 });
 
 it("ends streams when the server goes, after what they have was said", async () => {

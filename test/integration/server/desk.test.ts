@@ -150,3 +150,52 @@ it("gives nothing to an order that was withdrawn", async () => {
   expect(gone.tasks).toEqual([]);
   expect(there.tasks[0]?.task.attempt).toBe(1);
 });
+
+it("serves a queue although tasks of another wait that nobody orders any more", async () => {
+  const { mill, desk } = await openDesk();
+  const letters = queue<{ n: number }>("letters");
+  await desk.handle(["letters"], "default");
+  const many = Array.from({ length: 300 }, (_, n) => ({ payload: { n } }));
+  const [first, second] = [new Hand(), new Hand()];
+  desk.order(first, ["mails"], 300);
+  await mill.enqueueMany(mails, many);
+  await eventually(() => expect(first.served).toHaveLength(1));
+  desk.order(second, ["letters"], 5);
+  await mill.enqueue(letters, { n: 1 });
+  await second.gets(1);
+  const served = first.tasks.length;
+  await eventually(async () => {
+    const back = await mill.tasks.list({ queue: "mails", state: "pending", limit: 1_000 });
+    expect(back).toHaveLength(300 - served);
+  });
+});
+
+it("hands out the tasks of a lost worker one by one, without a pause between them", async () => {
+  const { mill, desk } = await openDesk();
+  const [gone, next] = [new Hand(), new Hand()];
+  desk.order(gone, ["mails"], 5);
+  await mill.enqueueMany(
+    mails,
+    [1, 2, 3, 4, 5].map((n) => ({ payload: { n } })),
+  );
+  await desk.lose(await gone.gets(5));
+  const startedAt = performance.now();
+  for (let count = 1; count <= 5; count += 1) {
+    desk.order(next, ["mails"], 1);
+    const held = await next.gets(count);
+    expect(held.at(-1)?.task.isOnProbation).toBe(true);
+    desk.order(next, ["nothing-else"], 1);
+    expect(await end(held.at(-1), completed())).toBe("accepted");
+  }
+  expect(performance.now() - startedAt).toBeLessThan(10_000);
+});
+
+it("says that a completion was refused when something else had to be written", async () => {
+  const { mill, desk } = await openDesk();
+  const hand = new Hand();
+  desk.order(hand, ["mails"], 1);
+  const { id } = await mill.enqueue(mails, { n: 1 });
+  const [held] = await hand.gets(1);
+  expect(await end(held, completed(10n))).toBe("refused");
+  expect((await mill.tasks.failures(id))[0]?.outcome).toBe("failed");
+});
