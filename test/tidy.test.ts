@@ -426,6 +426,8 @@ describe("documents", () => {
     ["PartitioningOptions", "src/db/migrations.ts"],
     ["ConsumerOptions", "src/consumers/consumer.ts"],
     ["EgressOptions", "src/delivery/egress/options.ts", "docs/explanation/egress.md"],
+    ["ServerOptions", "src/server/options.ts", "docs/reference/server.md"],
+    ["TlsOptions", "src/server/grpc/tls.ts", "docs/reference/server.md"],
     ["AuthOptions", "src/server/auth/create.ts", "docs/reference/auth.md"],
     ["Grant", "src/server/auth/credentials.ts", "docs/reference/auth.md"],
     ["JwtIssuerOptions", "src/server/auth/issuer-options.ts", "docs/reference/auth.md"],

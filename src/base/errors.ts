@@ -106,8 +106,8 @@ export class TimeoutError extends UnavailableError {
 }
 
 /**
- * COMMIT was sent and not answered: what was to be written is stored, or it is not. Repeat only what
- * an id or an idempotency key keeps from being written twice.
+ * COMMIT was sent and not answered: what was to be written is stored, or it is not. Repeat only
+ * what an id or an idempotency key keeps from being written twice.
  */
 export class CommitUnknownError extends UnavailableError {
   override readonly code = "TM_COMMIT_UNKNOWN";

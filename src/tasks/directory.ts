@@ -54,9 +54,9 @@ interface KnownOwners {
 }
 
 /**
- * What producers and workers remember of queues and lanes. Lanes are only ever added, so a memory of
- * them cannot be wrong; settings that others define are asked for again now and then. All of it is
- * written outside the caller's transaction, whose rollback would otherwise take back what is
+ * What producers and workers remember of queues and lanes. Lanes are only ever added, so a memory
+ * of them cannot be wrong; settings that others define are asked for again now and then. All of it
+ * is written outside the caller's transaction, whose rollback would otherwise take back what is
  * remembered here.
  */
 export class QueueDirectory {
@@ -279,6 +279,6 @@ function toKnownQueue(row: QueueRow, definition: QueueDefinition | undefined): K
     keySpaceId: row.key_space_id,
     settings: definition?.settings ?? (row.settings as QueueSettings),
     definition,
-    isOpen: row.is_open === true,
+    isOpen: row.is_open,
   };
 }

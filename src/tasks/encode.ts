@@ -94,7 +94,7 @@ export interface EncodedTask {
 interface Idempotency {
   readonly key: string;
   readonly seconds: number;
-  /** What was given, without what the queue's settings add: those may change before a repetition. */
+  /** What was given, without what settings of the queue add: those may change meanwhile. */
   readonly given: string;
 }
 

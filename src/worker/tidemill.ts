@@ -377,7 +377,7 @@ export interface Engine {
   readonly logger: Logger;
   readonly enqueue: EnqueueContext;
   /** Workers of this process need not wait to hear of it. */
-  tasksEnqueued(): void;
+  readonly tasksEnqueued: () => void;
 }
 
 interface Facts {

@@ -1,4 +1,10 @@
-import { type Client, type ClientDuplexStream, credentials, status } from "@grpc/grpc-js";
+import {
+  type ChannelCredentials,
+  type Client,
+  type ClientDuplexStream,
+  credentials,
+  status,
+} from "@grpc/grpc-js";
 import {
   ProducerStreamClient as CodeqClient,
   type ProducerEvent,
@@ -77,8 +83,13 @@ export function tidemillStream(url: string): TidemillStream {
   return new StreamClient(client, client.stream());
 }
 
-export function codeqStream(url: string): CodeqStream {
-  const client = new CodeqClient(url, credentials.createInsecure(), OPTIONS);
+/** @param tls the server has the certificate of hooks.test */
+export function codeqStream(url: string, tls?: ChannelCredentials): CodeqStream {
+  const name = tls === undefined ? {} : { "grpc.ssl_target_name_override": "hooks.test" };
+  const client = new CodeqClient(url, tls ?? credentials.createInsecure(), {
+    ...OPTIONS,
+    ...name,
+  });
   return new StreamClient(client, client.stream());
 }
 

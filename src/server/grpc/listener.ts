@@ -135,9 +135,9 @@ export class GrpcListener implements Service {
     this.#server.forceShutdown();
   }
 
-  #serve({ path, open }: StreamRoute): void {
+  #serve(route: StreamRoute): void {
     const stream = {
-      path,
+      path: route.path,
       requestStream: true,
       responseStream: true,
       requestSerialize: identity,
@@ -150,7 +150,7 @@ export class GrpcListener implements Service {
       {
         stream: (call: RawCall) => {
           const refusal = this.#refusal();
-          if (refusal === undefined) this.#remember(open(call, this.#options));
+          if (refusal === undefined) this.#remember(route.open(call, this.#options));
           else call.emit("error", { code: status.UNAVAILABLE, details: refusal });
         },
       },

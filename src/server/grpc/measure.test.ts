@@ -15,6 +15,10 @@ const batchOf = (count: number): Uint8Array => {
   return ProducerEvent.encode(ProducerEvent.fromPartial({ event })).finish();
 };
 
+/** Fields that are empty. */
+const repeated = (count: number, tag: number): number[] =>
+  Array.from({ length: count }, () => [tag, 0x00]).flat();
+
 describe("measure", () => {
   it("counts the entries of a batch", () => {
     expect(codeq(batchOf(0))).toBe(0);
@@ -23,9 +27,7 @@ describe("measure", () => {
   });
 
   it("counts entries without anything in them, and those of a second batch", () => {
-    expect(codeq(Uint8Array.of(0x1a, 0x0c, ...Array(6).fill([0x0a, 0x00]).flat()))).toBe(
-      "too-many",
-    );
+    expect(codeq(Uint8Array.of(0x1a, 0x0c, ...repeated(6, 0x0a)))).toBe("too-many");
     const two = [0x1a, 0x06, 0x0a, 0, 0x0a, 0, 0x0a, 0];
     expect(codeq(Uint8Array.of(...two, ...two))).toBe("too-many");
   });
@@ -39,7 +41,7 @@ describe("measure", () => {
   });
 
   it("stops at fields that come again and again, although the last one counts", () => {
-    const dates = Array(101).fill([0x42, 0x00]).flat();
+    const dates = repeated(101, 0x42);
     expect(codeq(Uint8Array.of(0x12, 0xca, 0x01, ...dates))).toBe("too-many");
   });
 

@@ -90,7 +90,7 @@ export class Budget {
     let isGiven = true;
     while (isGiven) {
       isGiven = false;
-      for (const [name, tenant] of [...this.#tenants]) {
+      for (const [name, tenant] of Array.from(this.#tenants)) {
         const [waiter] = tenant.waiters;
         if (waiter === undefined || !this.#fits(tenant, waiter.bytes)) continue;
         tenant.waiters.delete(waiter);

@@ -100,7 +100,7 @@ describe("turns of creates", () => {
     turns.putBack(divide(turns.take(LIMITS)) ?? []);
     turns.add(create("a", "z"));
     const gone = turns.remove("a", ONE);
-    expect(gone.map((open) => open.create.tasks[0]?.payload).sort()).toEqual(["x", "z"]);
+    expect(new Set(gone.map((open) => open.create.tasks[0]?.payload))).toEqual(new Set(["x", "z"]));
     for (const open of gone) open.settle({ kind: "refused", error: new Error("gone") });
     expect(take(turns)).toBe("y");
     expect(take(turns)).toBe("");

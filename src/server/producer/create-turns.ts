@@ -69,7 +69,7 @@ export class CreateTurns {
 
   /** The parts of the next transaction; none when nobody waits. */
   take(limits: CommitLimits): Part[] {
-    for (const [tenant, line] of [...this.#tenants]) {
+    for (const [tenant, line] of Array.from(this.#tenants)) {
       const piece = this.#takePiece(tenant, line);
       if (piece === undefined) return this.#gather(limits);
       if (piece.length > 0) return piece;

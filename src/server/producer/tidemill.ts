@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { InvalidInputError } from "../../base/errors.ts";
 import { VERSION } from "../../base/version.ts";
-import type { NewTask } from "../../tasks/encode.ts";
+import type { JsonText, NewTask } from "../../tasks/encode.ts";
 import {
   type Backoff,
   type Create,
@@ -134,7 +134,7 @@ function texts(sent: SentTask): Partial<NewTask> {
   return Object.fromEntries(given.filter(([, text]) => text !== ""));
 }
 
-function payloadOf({ contentType, payload }: SentTask): NewTask["payload"] | InvalidInputError {
+function payloadOf({ contentType, payload }: SentTask): JsonText | Uint8Array | InvalidInputError {
   if (contentType !== "" && contentType !== JSON_TYPE) return payload;
   return (
     jsonOf(payload) ??

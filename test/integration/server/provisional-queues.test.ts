@@ -63,7 +63,7 @@ describe("a queue that a producer introduces", () => {
     ]);
   });
 
-  it("is taken over by a definition with another key space, also by producers that know it", async () => {
+  it("is taken over by a definition with another key space, whoever remembers it", async () => {
     await introduce({ queue: "mails" });
     await define("mails", { keySpace: "orders", maxAttempts: 2 });
     expect(await queues()).toMatchObject([

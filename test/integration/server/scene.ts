@@ -42,8 +42,8 @@ export interface Scene {
   readonly server: TidemillServer;
   readonly url: string;
   readonly logs: readonly Line[];
-  codeq(): CodeqStream;
-  tidemill(): TidemillStream;
+  readonly codeq: () => CodeqStream;
+  readonly tidemill: () => TidemillStream;
 }
 
 export interface SceneOptions {

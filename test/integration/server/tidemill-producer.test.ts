@@ -218,10 +218,18 @@ describe("creates of Tidemill's producer", () => {
 
   it("with more tasks than was told are refused, and with far more end the stream", async () => {
     const stream = await hello(server.tidemill());
-    create(stream, 1n, Array(1_001).fill({}));
+    create(
+      stream,
+      1n,
+      Array.from({ length: 1_001 }, () => ({})),
+    );
     await stream.until(2);
     expect(refusals(stream)).toEqual(new Map([[1n, "TM_INVALID_INPUT"]]));
-    create(stream, 2n, Array(2_001).fill({}));
+    create(
+      stream,
+      2n,
+      Array.from({ length: 2_001 }, () => ({})),
+    );
     expect(await stream.ended).toEqual({
       code: status.INVALID_ARGUMENT,
       details: "a message has at most 2000 entries; send several messages",

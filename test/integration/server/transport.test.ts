@@ -1,16 +1,22 @@
-import { credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
+import {
+  type ChannelCredentials,
+  credentials,
+  Metadata,
+  makeClientConstructor,
+} from "@grpc/grpc-js";
 import { service as healthService } from "grpc-health-check";
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../../src/index.ts";
 import { TidemillServer } from "../../../src/server/index.ts";
-import {
-  ProducerStreamClient,
-  type ServerEvent,
-} from "../../../src/wire/generated/codeq/producer.ts";
 import { onCleanup } from "../../support/database.ts";
 import { HOOKS_TEST } from "../../support/egress-certificate.ts";
 import { eventually } from "../../support/eventually.ts";
-import { StreamClient, status } from "../../support/stream-client.ts";
+import {
+  type CodeqStream,
+  codeqStream,
+  StreamClient,
+  status,
+} from "../../support/stream-client.ts";
 import {
   acks,
   codeqAcks,
@@ -188,7 +194,8 @@ describe("a stop", () => {
     create(stream, 2n);
     await eventually(async () => {
       const { rows } = await session.query(
-        "SELECT FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        `SELECT FROM pg_locks AS held JOIN pg_database AS own ON own.oid = held.database
+          WHERE NOT held.granted AND own.datname = current_database()`,
       );
       expect(rows).toHaveLength(1);
     });
@@ -209,7 +216,10 @@ describe("a stop", () => {
     await session.query("BEGIN; LOCK TABLE tidemill.queues IN ACCESS EXCLUSIVE MODE");
     create(stream, 1n);
     await eventually(async () => {
-      const { rows } = await session.query("SELECT FROM pg_locks WHERE NOT granted");
+      const { rows } = await session.query(
+        `SELECT FROM pg_locks AS held JOIN pg_database AS own ON own.oid = held.database
+          WHERE NOT held.granted AND own.datname = current_database()`,
+      );
       expect(rows.length).toBeGreaterThan(0);
     });
     const stopping = server.stop();
@@ -239,16 +249,15 @@ describe("a server", () => {
   it("speaks TLS, and turns away clients without a certificate when it asks for one", async () => {
     const { cert, key } = HOOKS_TEST;
     const { url } = await scene({ server: { tls: { cert, key, clientCa: cert } } });
-    const open = (with_: ReturnType<typeof credentials.createSsl>) => {
-      const client = new ProducerStreamClient(url, with_);
-      const stream = new StreamClient<never, ServerEvent>(client, client.stream() as never);
+    const open = (tls: ChannelCredentials): CodeqStream => {
+      const stream = codeqStream(url, tls);
       onCleanup(() => Promise.resolve(stream.close()));
       return stream;
     };
     const [root, ownKey, own] = [cert, key, cert].map((text) => Buffer.from(text));
-    const known = await codeqHello(open(credentials.createSsl(root, ownKey, own)) as never);
+    const known = await codeqHello(open(credentials.createSsl(root, ownKey, own)));
     expect(known.received).toHaveLength(1);
-    const unknown = await codeqHello(open(credentials.createSsl(root)) as never);
+    const unknown = await codeqHello(open(credentials.createSsl(root)));
     expect((await unknown.ended).code).toBe(status.UNAVAILABLE);
   });
 

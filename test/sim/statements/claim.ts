@@ -265,6 +265,8 @@ export const claimStatements: SimStatements = {
         limits: queue.limits,
         paused_at: null,
         pause_reason: null,
+        is_provisional: false,
+        is_open: false,
       })),
   ),
 };
