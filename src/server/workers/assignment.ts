@@ -16,8 +16,9 @@ const WRITTEN: Readonly<Record<Outcome["kind"], readonly WrittenEnd[]>> = {
 
 /**
  * One task in the hands of a remote worker: running → said (the worker told how it ended) →
- * answered (the database accepted that, or the lease was lost before). One that nobody may speak for any
- * more, because it was lost, timed out or was cancelled, is over without a word.
+ * answered (that was written, or something else was, or the lease was lost before). One that
+ * nobody may speak for any more, because it was lost, timed out or was cancelled, is over without
+ * a word.
  */
 export class Assignment {
   readonly task: ClaimedTask;
