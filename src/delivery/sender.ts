@@ -50,8 +50,8 @@ const FAILED_MS_MAX = 5_000;
  * makes it pending, in the same transaction. A claim makes it running: it draws a claim id, counts
  * the attempt and the generation, and holds it for a lease that is longer than a call can take.
  * Only the claim that is held may record what became of it, compared by number, generation and
- * claim id in one statement with the log. A running one whose lease has ended is claimed like a pending one.
- * A person makes ended ones pending again, never running ones.
+ * claim id in one statement with the log. A running one whose lease has ended is claimed like a
+ * pending one. A person makes ended ones pending again, never running ones.
  *
  * When the process dies:
  * - after the end of the task: the delivery is pending, and any sender finds it;

@@ -82,12 +82,8 @@ it("deliveries are shown and sent again", async () => {
 it("what makes no sense is refused", async () => {
   const none = "00000000-0000-4000-8000-000000000000";
   const refusals: Refusal[] = [
-    [["webhook", "put", "a b", "--url", URL], 1, /id of an endpoint has 1 to 64/],
     [["webhook", "put", "a"], 1, /url must be a text/],
-    [["webhook", "put", "a", "--url", "ftp://x"], 1, /must begin with https/],
-    [["webhook", "put", "a", "--url", "https://u:p@x.org"], 1, /must not hold a password/],
     [["webhook", "put", "default", "--url", URL], 1, /"default" has no address/],
-    [["webhook", "put", "a", "--url", URL, "--format", "x"], 2, /Allowed choices are standard/],
     [
       ["webhook", "put", "a", "--url", URL, "--secret-file", "/nowhere"],
       2,
@@ -96,10 +92,7 @@ it("what makes no sense is refused", async () => {
     [["webhook", "put", "a", "--enable", "--disable"], 2, /cannot be used with/],
     [["webhook", "rotate", "a"], 1, /no webhook endpoint "a" of this tenant/],
     [["webhook", "rotate", "default", "--overlap", "soon"], 2, /90d, 12h, 30m/],
-    [["webhook", "secret", "a"], 1, /no webhook endpoint "a"/],
-    [["webhook", "remove", "a", "--yes"], 1, /no webhook endpoint "a"/],
     [["webhook", "deliveries", "x"], 2, /id of a delivery/],
-    [["webhook", "deliveries", none], 1, /no webhook delivery/],
     [["webhook", "redeliver", "--yes"], 2, /which deliveries/],
     [["webhook", "redeliver", none, "--all", "--yes"], 2, /not both/],
     [["webhook", "redeliver", none, "--yes"], 1, /no delivery .* that could be sent again/],

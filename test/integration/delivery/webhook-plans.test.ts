@@ -56,7 +56,7 @@ class Explainer implements Queryable {
   }
 }
 
-it("a look costs what it has lanes for, however much waits for a receiver or has ended", async () => {
+it("a look costs what it has lanes for, however much waits or has ended", async () => {
   const database = await testDatabase();
   // Of one slow receiver 20,000, of each of 300 others one that waits for a retry; 20,000 ended.
   await database.pool.query(

@@ -98,7 +98,7 @@ it("a receiver of CodeQ gets its form, signed with the secret that it has", asyn
   });
 });
 
-it("a failed call is tried again later, not before retry-after, with the same id and body", async () => {
+it("a failed call is tried again, not before retry-after, with the same id and body", async () => {
   const scene = await newScene();
   const hooks = await receiver((response, _, count) => {
     if (count === 1) response.writeHead(500).end("out of\u0000order");
