@@ -10,6 +10,7 @@ export {
   UnavailableError,
 } from "./base/errors.ts";
 export type { Logger } from "./base/log.ts";
+export type { Secret } from "./base/secret.ts";
 export { VERSION } from "./base/version.ts";
 export { RegistrationLostError } from "./cluster/registry.ts";
 export type { ConsumerAdmin } from "./consumers/admin.ts";
@@ -36,6 +37,29 @@ export {
 export type { MigrateResult } from "./db/migrate.ts";
 export type { Migration, PartitioningOptions } from "./db/migrations.ts";
 export type { ColumnFamily, NamesOptions, TableOptions } from "./db/names.ts";
+export type { EgressOptions } from "./delivery/egress/options.ts";
+export type { EndpointOptions } from "./delivery/endpoint.ts";
+export type { WebhookFormat, WebhookType } from "./delivery/message.ts";
+export type { DeliveryMetrics } from "./delivery/metrics.ts";
+export type { DeliverOptions } from "./delivery/options.ts";
+export {
+  verifyWebhook,
+  type WebhookHeaders,
+  WebhookSignatureError,
+} from "./delivery/signature.ts";
+export type {
+  ListDeliveriesOptions,
+  PutEndpoint,
+  RedeliverFilter,
+  RotateOptions,
+  WebhookAdmin,
+  WebhookFilter,
+} from "./delivery/webhook-admin.ts";
+export type {
+  WebhookAttempt,
+  WebhookDelivery,
+  WebhookEndpoint,
+} from "./delivery/webhook-view.ts";
 export type { AppendOptions, AppendResult } from "./events/append.ts";
 export type { NewEvent, PersistedEvent, StreamRef } from "./events/event.ts";
 export {

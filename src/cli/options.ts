@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { withoutUndefined } from "../base/options.ts";
+import { isUuid } from "../base/uuid.ts";
 import type { ColumnFamily, NamesOptions, TableOptions } from "../db/names.ts";
 import type { Rate } from "../tasks/limits.ts";
 import type { Priority } from "../tasks/priority.ts";
@@ -134,4 +135,20 @@ export function duration(text: string): number {
   const seconds = UNIT_SECONDS[unit];
   if (seconds !== undefined) return Number(count) * seconds;
   throw new InvalidArgumentError("It must be a number of days, hours or minutes: 90d, 12h, 30m.");
+}
+
+/** For how long an old secret stays: the same, or not at all. */
+export function overlap(text: string): number {
+  return text === "none" ? 0 : duration(text);
+}
+
+/** For an argument that names a delivery of a webhook. */
+export function deliveryId(text: string): string {
+  if (isUuid(text)) return text;
+  throw new InvalidArgumentError("It must be the id of a delivery, as webhook-id has it.");
+}
+
+/** The same, for as many as are given. */
+export function deliveryIds(text: string, before: readonly string[] = []): string[] {
+  return [...before, deliveryId(text)];
 }

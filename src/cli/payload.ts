@@ -14,18 +14,30 @@ export async function readPayload(given: string): Promise<unknown> {
   }
 }
 
+/** What a file holds, or standard input for `-`, without the end of its line: a secret. */
+export async function readLine(file: string): Promise<string> {
+  const text = file === "-" ? await readStandardInput() : await readText(file, "the secret");
+  return text.replace(/\r?\n$/, "");
+}
+
 async function readGiven(given: string): Promise<{ text: string; from: string }> {
-  if (given === "-") {
-    process.stdin.setEncoding("utf8");
-    let text = "";
-    for await (const part of process.stdin) text += String(part);
-    return { text, from: "standard input" };
-  }
+  if (given === "-") return { text: await readStandardInput(), from: "standard input" };
   if (!given.startsWith("@")) return { text: given, from: "the payload" };
   const path = given.slice(1);
+  return { text: await readText(path, "the payload"), from: path };
+}
+
+async function readStandardInput(): Promise<string> {
+  process.stdin.setEncoding("utf8");
+  let text = "";
+  for await (const part of process.stdin) text += String(part);
+  return text;
+}
+
+async function readText(path: string, what: string): Promise<string> {
   try {
-    return { text: await readFile(path, "utf8"), from: path };
+    return await readFile(path, "utf8");
   } catch (error) {
-    throw new UsageError(`the payload cannot be read: ${messageOf(error)}`);
+    throw new UsageError(`${what} cannot be read: ${messageOf(error)}`);
   }
 }

@@ -34,7 +34,7 @@ export function addTaskOptions(command: Command): Command {
     .option("--key <key>", "tasks of one key run one after another")
     .option("--max-attempts <n>", "default: the queue's", wholeNumber(1, ATTEMPTS_MAX))
     .option("--timeout <seconds>", "a longer attempt has failed (default: the queue's)", seconds)
-    .option("--webhook <url>", "told when the task ends")
+    .option("--webhook <webhook>", "told when the task ends: a URL, or the id of an endpoint")
     .option("--tenant <tenant>", 'whose task it is (default: "default")');
 }
 

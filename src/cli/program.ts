@@ -8,6 +8,7 @@ import { addQueueCommands } from "./program-queue.ts";
 import { addRing } from "./program-ring.ts";
 import { addScheduleCommands } from "./program-schedule.ts";
 import { addTaskCommands } from "./program-task.ts";
+import { addWebhookCommands } from "./program-webhook.ts";
 
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 
@@ -34,6 +35,7 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addRing(program);
   addDeadCommands(program);
   addScheduleCommands(program);
+  addWebhookCommands(program);
   addKeyCommands(program);
   return program;
 }

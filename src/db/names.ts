@@ -127,6 +127,9 @@ const OWN_TABLES = [
   "task_packs",
   "task_tally",
   "tasks",
+  "webhook_attempts",
+  "webhook_deliveries",
+  "webhook_endpoints",
   "worker_info",
 ];
 

@@ -138,6 +138,11 @@ function keysOf(secrets: readonly string[]): Buffer[] {
   return secrets.map(keyOf);
 }
 
+/** Refuses what cannot sign, for those who are about to store it. Does not repeat it. */
+export function requireWebhookSecret(secret: unknown): void {
+  keyOf(typeof secret === "string" ? secret : "");
+}
+
 function keyOf(secret: string): Buffer {
   const text = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : "";
   const key = Buffer.from(text, "base64");

@@ -7,6 +7,7 @@ import type { KnownQueue, QueueDirectory } from "./directory.ts";
 import { type Priority, priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult } from "./schema.ts";
 import type { TaskShape } from "./sql/enqueue.ts";
+import { checkWebhook } from "./webhook-name.ts";
 
 export interface TaskOptions {
   /** What sort of task it is, for people and for filters. Defaults to none. */
@@ -29,7 +30,7 @@ export interface TaskOptions {
   readonly idempotencyKey?: string;
   /** How long the key is remembered. Defaults to the queue's. */
   readonly idempotencySeconds?: number;
-  /** Told when the task ends. Defaults to none. */
+  /** Told when the task ends: a URL, or the id of an endpoint of the tenant. Defaults to none. */
   readonly webhook?: string;
   readonly traceParent?: string;
   readonly traceState?: string;
@@ -313,13 +314,6 @@ function rareOptions(task: NewTask): { options?: object } {
     ...(task.traceState === undefined ? {} : { traceState: task.traceState }),
   };
   return Object.keys(options).length === 0 ? {} : { options };
-}
-
-function checkWebhook(webhook: string): string {
-  if (URL.canParse(webhook) && /^https?:$/.test(new URL(webhook).protocol)) return webhook;
-  throw new InvalidInputError(
-    `webhook must be an http or https URL, not ${JSON.stringify(webhook)}`,
-  );
 }
 
 function checkNumber(name: string, value: number, min: number): number {

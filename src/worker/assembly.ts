@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, wallClock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
 import { VERSION } from "../base/version.ts";
@@ -12,6 +12,9 @@ import { LogReader } from "../consumers/reader.ts";
 import { ConsumerRunner } from "../consumers/runner.ts";
 import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
+import { EgressGuard } from "../delivery/egress/guard.ts";
+import { resolveDeliverOptions } from "../delivery/options.ts";
+import { DeliverySender } from "../delivery/sender.ts";
 import { Scheduler } from "../schedules/scheduler.ts";
 import { Housekeeper } from "../tasks/housekeeper.ts";
 import { TaskRunner } from "../tasks/runner.ts";
@@ -21,10 +24,14 @@ import type { WorkerContext } from "./worker-context.ts";
 
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
 export const CONTROL_CONNECTIONS = 2;
+/** For claims and outcomes of webhooks, in a worker that delivers them. */
+export const DELIVERY_CONNECTIONS = 2;
 /** A worker that listens still looks: a notification may be lost, or the append sends none. */
 const RECONCILE_MS = 1_000;
 /** Every enqueue announces itself, so a worker without consumers misses little and rests longer. */
 const RECONCILE_TASKS_MS = 5_000;
+/** How late a webhook may be that nobody announces. */
+const DELIVERY_POLL_MS = 500;
 /** When nothing is due before, and scheduled tasks are announced. */
 const HOUSEKEEPER_MS = 5_000;
 /** What the dispatcher cannot see: a task whose transaction took long, and whose news was lost. */
@@ -61,7 +68,7 @@ export class Assembly {
     this.#assigned = member.assigned;
   }
 
-  build({ control: db, batches }: Pools): Parts {
+  build({ control: db, batches, deliveries }: Pools): Parts {
     const options = this.#options;
     const { changesChannel, metrics } = this.#context;
     const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
@@ -126,7 +133,24 @@ export class Assembly {
       tasks,
       housekeeper,
       scheduler,
+      sender: deliveries === undefined ? undefined : this.#buildSender(deliveries),
     };
+  }
+
+  #buildSender(db: Database): DeliverySender | undefined {
+    const options = resolveDeliverOptions(this.#options.deliverWebhooks);
+    if (options === undefined) return undefined;
+    return new DeliverySender(db, {
+      ...options,
+      guard: new EgressGuard(options.egress, this.#clock),
+      pollMs: DELIVERY_POLL_MS,
+      drainMs: this.#options.drainTimeout,
+      clock: this.#clock,
+      wallClock,
+      random: this.#random,
+      logger: this.#logger,
+      metrics: this.#context.deliveryMetrics,
+    });
   }
 
   #buildReader(db: Database): LogReader {
@@ -291,6 +315,8 @@ export class Assembly {
 export interface Pools {
   readonly control: Database;
   readonly batches: Database;
+  /** Of a worker that delivers webhooks. */
+  readonly deliveries?: Database | undefined;
 }
 
 interface Wakes {
@@ -301,7 +327,7 @@ interface Wakes {
 
 /** In the order in which they start; they stop in reverse. */
 export function servicesOf(parts: Parts): Service[] {
-  const { registry, leader, housekeeper, scheduler } = parts;
+  const { registry, leader, housekeeper, scheduler, sender } = parts;
   const { dispatcher, listener, reader, tasks, runner } = parts;
   const taskServices =
     tasks === undefined ? [] : [tasks.finisher, tasks.finisher.packs, tasks.renewer, tasks];
@@ -310,6 +336,7 @@ export function servicesOf(parts: Parts): Service[] {
     leader,
     ...(housekeeper === undefined ? [] : [housekeeper]),
     ...(scheduler === undefined ? [] : [scheduler]),
+    ...(sender === undefined ? [] : [sender]),
     dispatcher,
     ...(listener === undefined ? [] : [listener]),
     reader,
@@ -329,4 +356,5 @@ export interface Parts {
   readonly tasks: TaskRunner | undefined;
   readonly housekeeper: Housekeeper | undefined;
   readonly scheduler: Scheduler | undefined;
+  readonly sender: DeliverySender | undefined;
 }

@@ -2,6 +2,7 @@ import type { Logger } from "../base/log.ts";
 import type { LeaderDuty } from "../cluster/leader.ts";
 import { forgetGapRecords } from "../consumers/sql/batch.ts";
 import type { Database } from "../db/database.ts";
+import { forgetDeliveries } from "../delivery/sql/deliveries.ts";
 import { createEventPartitions } from "../events/sql/preconditions.ts";
 import { moveBuckets } from "../tasks/bucket-moves.ts";
 import { dropHistory, makeHistoryPartitions, sumTally } from "../tasks/sql/housekeeping.ts";
@@ -19,6 +20,7 @@ const PARTITION_DAYS_AHEAD = 2;
 const TALLY_MS = 10_000;
 const LIMITS_MS = 10_000;
 const KEYS_PER_RUN = 10_000;
+const DELIVERIES_PER_RUN = 10_000;
 
 /** What the leader does for all besides assigning: small, idempotent, each in its own time. */
 export function leaderDuties(
@@ -85,6 +87,13 @@ function taskDuties(
       everyMs: HOUSEKEEPING_MS,
       run: async () => {
         await removeExpiredIdempotencyKeys(db, KEYS_PER_RUN);
+      },
+    },
+    {
+      name: "webhook deliveries",
+      everyMs: HOUSEKEEPING_MS,
+      run: async () => {
+        await forgetDeliveries(db, historyDays, DELIVERIES_PER_RUN);
       },
     },
   ];

@@ -5,6 +5,7 @@ import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "..
 import type { AssignmentStrategy } from "../cluster/assignment.ts";
 import type { LeaderStrategy } from "../cluster/election.ts";
 import { type Consumer, ON_FAILURE, type OnFailure, partitionsOf } from "../consumers/consumer.ts";
+import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.ts";
 import type { TaskHandler } from "../tasks/queue.ts";
 import type { RemoteWork } from "../tasks/runner.ts";
 
@@ -37,6 +38,13 @@ export interface WorkerOptions {
   readonly batchTimeout?: number;
   /** Handlers that run at once in this worker. Defaults to 10. */
   readonly concurrency?: number;
+  /**
+   * Whether this worker sends the webhooks of tasks that ended, anywhere in the cluster; as an
+   * object, how.
+   *
+   * Defaults to false.
+   */
+  readonly deliverWebhooks?: boolean | DeliverOptions;
   /** How often the log is looked at with the poll strategy. Defaults to 200. */
   readonly dispatcherInterval?: number;
   /**
@@ -115,6 +123,7 @@ export const WORKER_DEFAULTS: Required<Defaulted> = {
   batchTimeout: 30_000,
   concurrency: 10,
   consumers: [],
+  deliverWebhooks: false,
   dispatcherInterval: 200,
   dispatcherStrategy: "poll",
   drainTimeout: 30_000,
@@ -162,19 +171,28 @@ export function resolveWorkerOptions(
   const resolved = { ...defaults, ...withoutUndefined(options) } as ResolvedWorkerOptions;
   checkNumbers(resolved);
   checkChoices(resolved);
-  const hasWork = resolved.consumers.length + resolved.handlers.length > 0;
-  if (!hasWork && remote === undefined) {
-    throw new ConfigError(
-      "a worker needs at least one consumer or handler: " +
-        "consumers: [consumer(...)] or handlers: [queue.handle(...)]",
-    );
-  }
+  if (remote === undefined) checkWork(resolved, compat);
   checkConsumers(resolved.consumers, resolved.onFailure, compat);
   checkHandlers(resolved.handlers, compat);
   if (compat === "eventsalsa" && resolved.assignment !== "round-robin") {
     throw new ConfigError('compat "eventsalsa" needs assignment "round-robin", as its members use');
   }
   return Object.freeze(remote === undefined ? resolved : { ...resolved, remote });
+}
+
+function checkWork(
+  { consumers, handlers, deliverWebhooks }: ResolvedWorkerOptions,
+  compat: "eventsalsa" | undefined,
+): void {
+  const isDelivering = resolveDeliverOptions(deliverWebhooks) !== undefined;
+  if (isDelivering && compat !== undefined) {
+    throw new ConfigError(`a worker of a compat "${compat}" cluster delivers no webhooks`);
+  }
+  if (isDelivering || consumers.length > 0 || handlers.length > 0) return;
+  throw new ConfigError(
+    "a worker needs at least one consumer or handler: " +
+      "consumers: [consumer(...)] or handlers: [queue.handle(...)]",
+  );
 }
 
 function checkNumbers(options: ResolvedWorkerOptions): void {

@@ -25,6 +25,8 @@ import {
   resolvePartitioning,
 } from "../db/migrations.ts";
 import { Notifier } from "../db/notifier.ts";
+import { DeliveryMetrics } from "../delivery/metrics.ts";
+import { WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type AppendOptions, type AppendResult, append } from "../events/append.ts";
 import type { NewEvent, PersistedEvent, StreamRef } from "../events/event.ts";
 import { assertLogPreconditions } from "../events/preconditions.ts";
@@ -66,6 +68,7 @@ export class Tidemill implements AsyncDisposable {
   readonly consumers: ConsumerAdmin;
   readonly metrics = new ConsumerMetrics();
   readonly taskMetrics = new TaskMetrics();
+  readonly deliveryMetrics = new DeliveryMetrics();
   /** Get, list, cancel, retry, why. */
   readonly tasks: TaskAdmin;
   /** List, pause, resume, limits, keys, ring. */
@@ -74,6 +77,8 @@ export class Tidemill implements AsyncDisposable {
   readonly schedules: ScheduleAdmin;
   /** List, edit, redrive, purge. */
   readonly deadLetters: DeadLetters;
+  /** Endpoints and their secrets, deliveries, redeliver. */
+  readonly webhooks: WebhookAdmin;
   readonly #url: string;
   readonly #options: ConnectOptions;
   readonly #db: Database;
@@ -110,6 +115,7 @@ export class Tidemill implements AsyncDisposable {
     this.tasks = new TaskAdmin(db, channels);
     this.queues = new QueueAdmin(db, this.#enqueue.directory, channels);
     this.deadLetters = new DeadLetters(db, channels);
+    this.webhooks = new WebhookAdmin(db);
   }
 
   /** Connects, and refuses a server or a schema on which the guarantees would not hold. */
@@ -364,6 +370,7 @@ export class Tidemill implements AsyncDisposable {
         sequence: `${quoteIdentifier(names.schema)}.task_numbers`,
         isPooled: this.#facts.isBehindPooler,
       },
+      deliveryMetrics: this.deliveryMetrics,
       onEnd: (id) => {
         for (const worker of this.#workers) if (worker.id === id) this.#workers.delete(worker);
       },

@@ -2,6 +2,7 @@ import type { Logger } from "../base/log.ts";
 import type { ConsumerMetrics } from "../consumers/metrics.ts";
 import type { Database } from "../db/database.ts";
 import type { Partitioning } from "../db/migrations.ts";
+import type { DeliveryMetrics } from "../delivery/metrics.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
 import type { TaskMetrics } from "../tasks/metrics.ts";
 
@@ -21,6 +22,7 @@ export interface WorkerContext {
   readonly logger: Logger;
   readonly metrics: ConsumerMetrics;
   readonly tasks: TaskWorkerContext;
+  readonly deliveryMetrics: DeliveryMetrics;
   readonly onEnd: (workerId: string) => void;
 }
 

@@ -4,7 +4,14 @@ import { childLogger, type Logger } from "../base/log.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { uuidv4 } from "../base/uuid.ts";
 import { Registry } from "../cluster/registry.ts";
-import { Assembly, CONTROL_CONNECTIONS, type Parts, type Pools, servicesOf } from "./assembly.ts";
+import {
+  Assembly,
+  CONTROL_CONNECTIONS,
+  DELIVERY_CONNECTIONS,
+  type Parts,
+  type Pools,
+  servicesOf,
+} from "./assembly.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
@@ -76,9 +83,14 @@ export class Worker implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
+    const { batchConnections, deliverWebhooks } = this.#options;
     const pools = {
       control: this.#context.openDatabase(CONTROL_CONNECTIONS, this.#logger),
-      batches: this.#context.openDatabase(this.#options.batchConnections, this.#logger),
+      batches: this.#context.openDatabase(batchConnections, this.#logger),
+      deliveries:
+        deliverWebhooks === false
+          ? undefined
+          : this.#context.openDatabase(DELIVERY_CONNECTIONS, this.#logger),
     };
     let parts: Parts;
     try {
@@ -148,7 +160,7 @@ export class Worker implements AsyncDisposable {
     await registry.deregister().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not remove the registration");
     });
-    await Promise.all([pools.control.close(), pools.batches.close()]);
+    await closeAll(pools);
     this.#context.onEnd(this.id);
   }
 
@@ -157,7 +169,7 @@ export class Worker implements AsyncDisposable {
     await this.#parts?.election.release().catch(() => {});
     await this.#parts?.listener?.close();
     await this.#parts?.registry.deregister().catch(() => {});
-    await Promise.all([pools.control.close(), pools.batches.close()]);
+    await closeAll(pools);
     this.#context.onEnd(this.id);
   }
 
@@ -171,4 +183,8 @@ export class Worker implements AsyncDisposable {
     };
     return new Assembly(this.#context, this.#options, member).build(pools);
   }
+}
+
+async function closeAll({ control, batches, deliveries }: Pools): Promise<void> {
+  await Promise.all([control.close(), batches.close(), deliveries?.close()]);
 }

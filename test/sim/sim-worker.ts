@@ -2,6 +2,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { Supervisor } from "../../src/base/supervisor.ts";
 import { ConsumerMetrics } from "../../src/consumers/metrics.ts";
 import { resolvePartitioning } from "../../src/db/migrations.ts";
+import { DeliveryMetrics } from "../../src/delivery/metrics.ts";
 import { QueueDirectory } from "../../src/tasks/directory.ts";
 import { TaskMetrics } from "../../src/tasks/metrics.ts";
 import {
@@ -105,6 +106,7 @@ function contextOf(database: SimDatabase): WorkerContext {
       sequence: "task_numbers",
       isPooled: false,
     },
+    deliveryMetrics: new DeliveryMetrics(),
     onEnd: () => {},
   };
 }

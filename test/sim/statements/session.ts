@@ -47,4 +47,5 @@ export const otherStatements: SimStatements = {
   history_partitions: nothing,
   history_drop: nothing,
   idempotency_expire: nothing,
+  deliveries_forget: nothing,
 };

@@ -1,0 +1,20 @@
+import { Counter, Gauge, Histogram } from "../base/metrics.ts";
+
+/** What this process did with webhooks. docs/reference/metrics.md says what each one means. */
+export class DeliveryMetrics {
+  readonly outcomes = new Counter(
+    "tidemill_webhook_attempts_total",
+    "Calls of webhooks by outcome",
+  );
+  readonly dead = new Counter("tidemill_webhook_dead_total", "Webhook deliveries given up");
+  readonly late = new Counter("tidemill_webhook_late_total", "Outcomes that came too late");
+  readonly disabled = new Counter("tidemill_webhook_disabled_total", "Endpoints disabled by a 410");
+  readonly calling = new Gauge("tidemill_webhooks_calling", "Calls of webhooks under way");
+  readonly duration = new Histogram("tidemill_webhook_call_seconds", "Time a call took");
+
+  text(): string {
+    return Object.values(this)
+      .map((metric: Counter | Gauge | Histogram) => metric.text())
+      .join("\n");
+  }
+}
