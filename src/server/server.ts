@@ -125,7 +125,7 @@ export class TidemillServer implements AsyncDisposable {
   /** Rejects when a part of it could not go on. */
   get finished(): Promise<void> {
     const parts = [this.#supervisor?.finished, this.#worker?.finished];
-    return Promise.all(parts).then(() => {});
+    return Promise.all(parts.filter((part) => part !== undefined)).then(() => {});
   }
 
   /** Takes no more clients, lets go of those that are there, and answers what they had sent. */

@@ -51,7 +51,7 @@ function readObject(json: Uint8Array): object | null | undefined {
   }
 }
 
-export const toAck = (taskId: string, answer: Answer | string) => {
+export const toAck = (taskId: string, answer: string) => {
   const ok = answer === "accepted";
   return { taskId, ok, errorMessage: ok ? "" : answer === "refused" ? NOT_IN_PROGRESS : answer };
 };

@@ -15,7 +15,7 @@ import { type Act, type Caller, may, mayOnSome } from "../auth/caller.ts";
 import type { Admission } from "../grpc/admission.ts";
 import { type Peer, type PeerHandler, StreamError } from "../grpc/peer.ts";
 import { streamErrorOf } from "../grpc/status.ts";
-import type { Answer, Assignment } from "./assignment.ts";
+import type { Assignment } from "./assignment.ts";
 import {
   event,
   NOT_IN_PROGRESS,
@@ -123,7 +123,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
   #closed(): void {
     if (!this.#peer.isOpen) return;
     this.onDrain();
-    for (const one of [...this.#held.values()]) {
+    for (const one of this.#held.values()) {
       if (one.isRunning) one.end(abandon(), () => this.#leave(one));
     }
   }
@@ -203,10 +203,11 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
   async #hello(token: string, workerId: string): Promise<void> {
     const { admission, logger } = this.#options;
     try {
-      const { caller, watch } = await admission.admit(token, this.#peer.address);
+      const admitted = await admission.admit(token, this.#peer.address);
+      const { caller } = admitted;
       this.#caller = caller;
       this.#workerId = workerId.trim() === "" ? caller.subject : workerId.trim();
-      void watch(this.#over.signal).then((refusal) => {
+      void admitted.watch(this.#over.signal).then((refusal) => {
         if (refusal !== undefined) this.#peer.end(status.UNAUTHENTICATED, refusal.message);
       });
     } catch (error) {
@@ -281,7 +282,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent>, RemoteWorker
   }
 
   /** A task leaves the stream when its end was answered for: until then it can be lost. */
-  #settle(taskId: string, outcome: Outcome, onAnswer: (answer: Answer | string) => void): void {
+  #settle(taskId: string, outcome: Outcome, onAnswer: (answer: string) => void): void {
     const held = this.#held.get(taskId);
     if (held === undefined) {
       onAnswer(NOT_OWNER);

@@ -24,9 +24,9 @@ const mails = queue<{ n: number }>("mails", { backoff: { kind: "fixed", baseSeco
 const tenant = "acme";
 
 interface WorkerScene extends Scene {
-  open(): CodeqWorker;
+  readonly open: () => CodeqWorker;
   /** A stream that said hello and was heard. */
-  worker(token?: string): Promise<CodeqWorker>;
+  readonly worker: (token?: string) => Promise<CodeqWorker>;
 }
 
 async function workers(): Promise<WorkerScene> {
