@@ -1,5 +1,6 @@
 import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
 import { hasReserved, InvalidInputError, messageOf } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
@@ -40,8 +41,8 @@ export interface TaskOptions {
 }
 
 export interface NewTask<Payload = unknown> extends TaskOptions {
-  /** JSON, or bytes. */
-  readonly payload: Payload | Uint8Array;
+  /** JSON, bytes, or JSON that is stored letter by letter. */
+  readonly payload: Payload | Uint8Array | JsonText;
 }
 
 export const DEFAULT_TENANT = "default";
@@ -103,7 +104,8 @@ export class TaskEncoder {
         `queue "${this.#queue.name}" has a schema, which bytes cannot fit; enqueue JSON`,
       );
     }
-    const validating = schema["~standard"].validate(task.payload);
+    const given = task.payload instanceof JsonText ? task.payload.value : task.payload;
+    const validating = schema["~standard"].validate(given);
     if (!("then" in validating)) {
       this.#refuseInvalid(validating);
       return this.#withShape(task);
@@ -221,7 +223,9 @@ function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
   return sort + JSON.stringify(options);
 }
 
-function toJson(payload: unknown): string {
+/** As it is to be stored. */
+export function toJson(payload: unknown): string {
+  if (payload instanceof JsonText) return payload.text;
   let json: string | undefined;
   try {
     json = JSON.stringify(payload === undefined ? null : payload);
