@@ -105,6 +105,19 @@ export class TimeoutError extends UnavailableError {
   override readonly code = "TM_TIMEOUT";
 }
 
+/** More than is allowed at once, or in this time. The same call may succeed a little later. */
+export class LimitError extends TidemillError {
+  readonly code = "TM_LIMIT";
+  readonly retryable = true;
+  /** When to try again; 0 for no advice. */
+  readonly retryAfterMs: number;
+
+  constructor(message: string, retryAfterMs = 0, options?: ErrorOptions) {
+    super(message, options);
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
 /** The message of anything that was thrown, for logs and for stored failure reasons. */
 export function messageOf(error: unknown): string {
   if (error instanceof AggregateError && error.message === "") {

@@ -127,6 +127,7 @@ const OWN_TABLES = [
   "task_packs",
   "task_tally",
   "tasks",
+  "topic_policies",
   "worker_info",
 ];
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { ConflictError, InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
-import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
+import type { Queryable, SqlExecutor, Store } from "../db/database.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
@@ -30,7 +30,7 @@ export interface EnqueueOptions {
 }
 
 export interface EnqueueContext {
-  readonly db: Database;
+  readonly db: Store;
   readonly directory: QueueDirectory;
   /** Where workers are told that there is work. */
   readonly channel: string;
@@ -73,8 +73,9 @@ export async function enqueueTasks(
       await notify(over, context.channel, "");
       return ids;
     }
-    // Several statements must stand or fall together.
-    if (isOnce || known.settings.serialize) {
+    // Several statements must stand or fall together, and none of them is to wait for the lock that
+    // a notification takes in a transaction.
+    if (isOnce || known.settings.serialize || context.db.isWalled) {
       const ids = await context.db.transaction(insert);
       context.notifier.ring();
       return ids;

@@ -46,7 +46,7 @@ import { TaskMetrics } from "../tasks/metrics.ts";
 import type { Queue } from "../tasks/queue.ts";
 import { QueueAdmin } from "../tasks/queue-admin.ts";
 import { type ResultOptions, ResultWaiter } from "../tasks/results.ts";
-import { requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
+import { type AdminChannels, requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
 import {
   type ConnectOptions,
   changesChannel,
@@ -56,6 +56,7 @@ import {
   tasksChannel,
 } from "./connect.ts";
 import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
+import { openTenants, type Tenants, type TenantsOptions } from "./tenants.ts";
 import { Worker } from "./worker.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
@@ -82,6 +83,7 @@ export class Tidemill implements AsyncDisposable {
   readonly #workers = new Set<Worker>();
   readonly #enqueue: EnqueueContext;
   readonly #results: ResultWaiter;
+  readonly #channels: AdminChannels;
 
   private constructor(url: string, options: ConnectOptions, db: Database, facts: Facts) {
     this.#url = url;
@@ -100,12 +102,12 @@ export class Tidemill implements AsyncDisposable {
       channel,
       notifier: new Notifier(db, channel, this.#logger),
     };
-    this.schedules = new ScheduleAdmin(this.#enqueue, changesChannel(db.names), (queue) => {
-      this.taskMetrics.enqueued.add(1, { queue });
-      for (const worker of this.#workers) worker.tasksEnqueued();
-    });
-    this.#results = new ResultWaiter(db, systemClock);
+    this.schedules = new ScheduleAdmin(this.#enqueue, changesChannel(db.names), (queue) =>
+      this.#enqueued(queue, 1),
+    );
+    this.#results = new ResultWaiter(() => db, systemClock);
     const channels = { changes: changesChannel(db.names), tasks: channel };
+    this.#channels = channels;
     this.tasks = new TaskAdmin(db, channels);
     this.queues = new QueueAdmin(db, this.#enqueue.directory, channels);
     this.deadLetters = new DeadLetters(db, channels);
@@ -224,9 +226,36 @@ export class Tidemill implements AsyncDisposable {
     refuseUnknown("enqueue", options, ["tx"]);
     const ids = await enqueueTasks(this.#enqueue, queue, tasks, options);
     const name = typeof queue === "string" ? queue : queue.name;
-    this.taskMetrics.enqueued.add(ids.length, { queue: name });
-    if (options.tx === undefined) for (const worker of this.#workers) worker.tasksEnqueued();
+    if (options.tx === undefined) this.#enqueued(name, ids.length);
+    else this.taskMetrics.enqueued.add(ids.length, { queue: name });
     return ids.map((id) => new TaskHandle<Result>(id, name, this.#results));
+  }
+
+  #enqueued(queue: string, count: number): void {
+    this.taskMetrics.enqueued.add(count, { queue });
+    for (const worker of this.#workers) worker.tasksEnqueued();
+  }
+
+  /**
+   * What single tenants may do, for servers that act for many of them. Behind the second wall if
+   * there is one; with `requireWall` a database without is refused, else it is logged.
+   */
+  async tenants(options: TenantsOptions = {}): Promise<Tenants> {
+    return await openTenants(
+      {
+        db: this.#db,
+        enqueue: this.#enqueue,
+        channels: this.#channels,
+        logger: this.#logger,
+        onEnqueued: (queue, count) => this.#enqueued(queue, count),
+      },
+      options,
+    );
+  }
+
+  /** Refuses a database that cannot be reached, or whose tables this version cannot work with. */
+  async assertReady(): Promise<void> {
+    await assertMigrated(this.#db);
   }
 
   /** The result of a task once it has completed; rejects with TaskFailedError when it will not. */
