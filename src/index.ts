@@ -3,12 +3,14 @@ export {
   ConfigError,
   ConflictError,
   InvalidInputError,
+  LimitError,
   NotFoundError,
   SchemaError,
   TidemillError,
   TimeoutError,
   UnavailableError,
 } from "./base/errors.ts";
+export { JsonText } from "./base/json-text.ts";
 export type { Logger } from "./base/log.ts";
 export type { Secret } from "./base/secret.ts";
 export { VERSION } from "./base/version.ts";
@@ -69,7 +71,12 @@ export {
 } from "./events/expected-version.ts";
 export type { ReadAllOptions, ReadStreamOptions } from "./events/read.ts";
 export { type Route, type RoutedEvent, type RouteOptions, route } from "./routes/route.ts";
-export type { ResumeOptions, ScheduleAdmin } from "./schedules/admin.ts";
+export type {
+  ListSchedulesOptions,
+  ResumeOptions,
+  ScheduleAdmin,
+  ScheduleScope,
+} from "./schedules/admin.ts";
 export type {
   CatchUp,
   Schedule,
@@ -78,7 +85,13 @@ export type {
   ScheduleTaskOptions,
 } from "./schedules/schedule.ts";
 export type { TaskContext } from "./tasks/context.ts";
-export type { DeadLetterFilter, DeadLetterListOptions, DeadLetters } from "./tasks/dead-letters.ts";
+export type {
+  ActOnManyOptions,
+  DeadLetterFilter,
+  DeadLetterListOptions,
+  DeadLetters,
+  EditOptions,
+} from "./tasks/dead-letters.ts";
 export type { NewTask, TaskOptions } from "./tasks/encode.ts";
 export type { EnqueueOptions } from "./tasks/enqueue.ts";
 export type { TaskHandle } from "./tasks/handle.ts";
@@ -121,9 +134,16 @@ export {
   TaskTimeoutError,
   WorkerStoppingError,
 } from "./tasks/task.ts";
-export type { ListTasksOptions, TaskAdmin, TenantOptions } from "./tasks/task-admin.ts";
+export type {
+  EndedBefore,
+  ListTasksOptions,
+  TaskAdmin,
+  TenantOptions,
+} from "./tasks/task-admin.ts";
 export type { TaskFailure, TaskView } from "./tasks/view.ts";
 export type { ConnectOptions } from "./worker/connect.ts";
 export type { WorkerOptions } from "./worker/options.ts";
+export type { ScopeOptions, TenantScope } from "./worker/tenant-scope.ts";
+export type { Tenants, TenantsOptions } from "./worker/tenants.ts";
 export { type MigrationOptions, Tidemill } from "./worker/tidemill.ts";
 export type { Worker } from "./worker/worker.ts";

@@ -427,6 +427,8 @@ describe("documents", () => {
     ["AuthOptions", "src/server/auth/create.ts", "docs/reference/auth.md"],
     ["Grant", "src/server/auth/credentials.ts", "docs/reference/auth.md"],
     ["JwtIssuerOptions", "src/server/auth/issuer-options.ts", "docs/reference/auth.md"],
+    ["HttpLimits", "src/server/http/options.ts", "docs/reference/http.md"],
+    ["ListenOptions", "src/server/http/listener.ts", "docs/reference/http.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);

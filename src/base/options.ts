@@ -47,11 +47,14 @@ export function requireOneOf<T extends string>(
 }
 
 /** An explicit `undefined` means "not given", so that it never replaces a default. */
-export function withoutUndefined<T extends object>(given: T): Partial<T> {
+export function withoutUndefined<T extends object>(given: T): Given<T> {
   return Object.fromEntries(
     Object.entries(given).filter(([, value]) => value !== undefined),
-  ) as Partial<T>;
+  ) as Given<T>;
 }
+
+/** What may be missing, but is not there as undefined. */
+export type Given<T> = { -readonly [Key in keyof T]?: Exclude<T[Key], undefined> };
 
 function describe(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value) : inspect(value, { depth: 0 });

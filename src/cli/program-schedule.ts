@@ -58,6 +58,7 @@ function addStopping(schedule: Command): void {
     .command("pause")
     .description("fire no tick until it is resumed")
     .argument("<name>")
+    .option("--tenant <tenant>", 'whose schedule it is (default: "default")')
     .option("--json", "print one JSON document")
     .action(async (name: string, _: object, command: Command) => {
       const { pauseSchedule } = await import("./commands/schedule.ts");
@@ -67,6 +68,7 @@ function addStopping(schedule: Command): void {
     .command("resume")
     .description("let a paused schedule go on with its next tick")
     .argument("<name>")
+    .option("--tenant <tenant>", 'whose schedule it is (default: "default")')
     .option("--catch-up", "treat the ticks of the pause as its policy says, not as past")
     .option("--json", "print one JSON document")
     .action(async (name: string, _: object, command: Command) => {
@@ -80,6 +82,7 @@ function addActing(schedule: Command): void {
     .command("run-now")
     .description("enqueue the task of a schedule once, now")
     .argument("<name>")
+    .option("--tenant <tenant>", 'whose schedule it is (default: "default")')
     .option("--json", "print one JSON document")
     .action(async (name: string, _: object, command: Command) => {
       const { runScheduleNow } = await import("./commands/schedule.ts");
@@ -89,6 +92,7 @@ function addActing(schedule: Command): void {
     .command("remove")
     .description("forget a schedule; tasks that it enqueued stay")
     .argument("<name>")
+    .option("--tenant <tenant>", 'whose schedule it is (default: "default")')
     .option("--yes", "do not ask")
     .option("--json", "print one JSON document")
     .action(async (name: string, _: object, command: Command) => {

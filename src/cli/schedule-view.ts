@@ -7,6 +7,7 @@ import { formatAge, formatInstant, shown } from "./text.ts";
 export function scheduleLines(schedules: readonly Schedule[]): string[] {
   const columns: Column<Schedule>[] = [
     { title: "SCHEDULE", value: (one) => shown(one.name) },
+    { title: "TENANT", value: (one) => shown(one.tenant) },
     { title: "CRON", value: (one) => one.cron },
     { title: "TIME ZONE", value: (one) => one.timeZone },
     { title: "QUEUE", value: (one) => one.queue },

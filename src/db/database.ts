@@ -19,6 +19,15 @@ export interface SqlExecutor {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
 }
 
+/** What administration and enqueues need of a database: all of it, or one tenant's part. */
+export interface Store extends Queryable {
+  /** Whether every statement runs behind the tenant wall, and so in a transaction. */
+  readonly isWalled: boolean;
+  transaction<T>(work: (tx: Connection) => Promise<T>): Promise<T>;
+  withConnection<T>(work: (connection: Connection) => Promise<T>): Promise<T>;
+  over(executor: SqlExecutor): Queryable;
+}
+
 export interface DatabaseOptions {
   readonly url: string;
   readonly names: Names;
@@ -105,7 +114,8 @@ export class Connection implements Queryable {
 }
 
 /** The pool, the names and the settings that every statement needs. */
-export class Database implements Queryable {
+export class Database implements Store {
+  readonly isWalled = false;
   readonly options: DatabaseOptions;
   readonly names: Names;
   readonly #pool: pg.Pool;

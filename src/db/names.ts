@@ -127,6 +127,7 @@ const OWN_TABLES = [
   "task_packs",
   "task_tally",
   "tasks",
+  "topic_policies",
   "webhook_attempts",
   "webhook_deliveries",
   "webhook_endpoints",

@@ -1,4 +1,5 @@
 import { ConflictError } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import type { Connection } from "../db/database.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
 import { dueTicks, parseCron } from "./cron.ts";
@@ -9,7 +10,7 @@ import {
   lockDueSchedule,
   readFiredTicks,
 } from "./sql/firings.ts";
-import type { ScheduleRow } from "./sql/schedules.ts";
+import type { ScheduleKey, ScheduleRow } from "./sql/schedules.ts";
 
 /** Firings that are kept of each schedule. */
 export const FIRINGS_KEPT = 1_000;
@@ -41,7 +42,7 @@ export async function fireSchedule(
     const schedule = await lockDueSchedule(tx, due);
     if (schedule === undefined || schedule.now < due.nextAt) return undefined;
     const { fire, missed, nextAt } = ticksOf(schedule, due.nextAt);
-    const ticks = await withoutFired(tx, due.name, fire);
+    const ticks = await withoutFired(tx, due, fire);
     const taskIds = await enqueueFor(context, tx, schedule, ticks.length);
     const advance = { ticks, taskIds, missed, nextAt, kept: FIRINGS_KEPT };
     if (!(await advanceSchedule(tx, due, advance))) {
@@ -61,11 +62,11 @@ function ticksOf(schedule: LockedSchedule, nextAt: Date): ReturnType<typeof dueT
 
 async function withoutFired(
   tx: Connection,
-  name: string,
+  key: ScheduleKey,
   ticks: readonly Date[],
 ): Promise<readonly Date[]> {
   if (ticks.length === 0) return ticks;
-  const fired = new Set((await readFiredTicks(tx, name, ticks)).map((tick) => tick.getTime()));
+  const fired = new Set((await readFiredTicks(tx, key, ticks)).map((tick) => tick.getTime()));
   return ticks.filter((tick) => !fired.has(tick.getTime()));
 }
 
@@ -73,12 +74,13 @@ async function withoutFired(
 export async function enqueueFor(
   context: EnqueueContext,
   tx: Connection,
-  schedule: Pick<ScheduleRow, "queue" | "payload" | "options">,
+  schedule: Pick<ScheduleRow, "tenant" | "queue" | "payload" | "options">,
   count: number,
 ): Promise<string[]> {
-  const payload: unknown = JSON.parse(schedule.payload);
-  const tasks = Array.from({ length: count }, () => ({ ...schedule.options, payload }));
-  return await enqueueTasks(context, schedule.queue, tasks, {
+  const { tenant, queue, options } = schedule;
+  const payload = new JsonText(schedule.payload);
+  const tasks = Array.from({ length: count }, () => ({ ...options, tenant, payload }));
+  return await enqueueTasks(context, queue, tasks, {
     tx: { query: (text, values) => tx.client.query(text, values) },
   });
 }

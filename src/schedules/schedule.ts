@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { ConfigError, InvalidInputError } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "../base/options.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
-import { TaskEncoder, type TaskOptions } from "../tasks/encode.ts";
+import { DEFAULT_TENANT, TaskEncoder, type TaskOptions } from "../tasks/encode.ts";
 import { type Queue, type QueueDefinition, requireName } from "../tasks/queue.ts";
 import { CATCH_UP_LIMIT, type CatchUpPolicy, type CronTable, parseCron } from "./cron.ts";
 import type { FiringRow } from "./sql/firings.ts";
@@ -17,7 +18,7 @@ export type CatchUp = CatchUpPolicy["catchUp"];
  */
 export type ScheduleTaskOptions = Omit<
   TaskOptions,
-  "runAt" | "delaySeconds" | "idempotencyKey" | "idempotencySeconds" | "contentType"
+  "runAt" | "delaySeconds" | "idempotencyKey" | "idempotencySeconds" | "contentType" | "tenant"
 >;
 
 interface ScheduleTimes {
@@ -42,17 +43,22 @@ export interface ScheduleOptions<Payload = unknown, Result = unknown, Input = Pa
   /** A definition, or the name of a queue that is registered. */
   readonly queue: Queue<Payload, Result, Input> | string;
   /** JSON, the same for every task. Defaults to null. */
-  readonly payload?: Input;
+  readonly payload?: Input | JsonText;
+  /** Whose schedule it is, and its tasks. Defaults to "default". */
+  readonly tenant?: string;
 }
 
 /** The same, whatever the types of the queue. */
 interface AnyScheduleOptions extends ScheduleTaskOptions, ScheduleTimes {
   readonly queue: QueueDefinition | string;
   readonly payload?: unknown;
+  readonly tenant?: string;
 }
 
 /** A schedule as it stands. */
 export interface Schedule {
+  readonly tenant: string;
+  /** Once per tenant. */
   readonly name: string;
   readonly cron: string;
   readonly timeZone: string;
@@ -77,6 +83,7 @@ export interface Schedule {
 }
 
 export interface ScheduleFiring {
+  readonly tenant: string;
   readonly schedule: string;
   readonly kind: "tick" | "run-now";
   /** The instant that the cron expression names, or that of the call for "run-now". */
@@ -95,9 +102,9 @@ const TASK_KEYS = [
   "webhook",
   "traceParent",
   "traceState",
-  "tenant",
 ];
-const KEYS = ["cron", "timeZone", "queue", "payload", "catchUp", "catchUpMax", ...TASK_KEYS];
+const OWN_KEYS = ["cron", "timeZone", "queue", "payload", "catchUp", "catchUpMax", "tenant"];
+const KEYS = [...OWN_KEYS, ...TASK_KEYS];
 const CATCH_UP_MAX = 100;
 
 /** A definition that was checked, with what its expression means. */
@@ -114,7 +121,8 @@ export async function checkSchedule(
 ): Promise<CheckedSchedule> {
   requireScheduleName(name);
   refuseUnknown("schedule", given, KEYS);
-  const { cron, timeZone, queue, payload, catchUp, catchUpMax, ...rest } = withoutUndefined(given);
+  const { cron, timeZone, queue, payload, ...others } = withoutUndefined(given);
+  const { catchUp, catchUpMax, tenant = DEFAULT_TENANT, ...rest } = others;
   const table = parseCron(requireString("cron", cron), requireString("timeZone", timeZone, "UTC"));
   const policy = {
     catch_up: requireOneOf("catchUp", catchUp ?? "once", ["skip", "once", "all"]),
@@ -130,9 +138,10 @@ export async function checkSchedule(
   const options: ScheduleTaskOptions = rest;
   const known = await directory.find(requireQueue(queue));
   const encoder = new TaskEncoder(directory, known, undefined);
-  const task = await encoder.encode({ ...options, payload });
+  const task = await encoder.encode({ ...options, tenant, payload });
   return {
     row: {
+      tenant,
       name,
       cron: table.expression,
       time_zone: table.timeZone,
@@ -148,10 +157,11 @@ export async function checkSchedule(
 /** Makes the task without enqueuing it: what the directory then knows, it need not ask again. */
 export async function rehearse(
   directory: QueueDirectory,
-  { queue, options, payload }: Pick<ScheduleRow, "queue" | "options" | "payload">,
+  schedule: Pick<ScheduleRow, "tenant" | "queue" | "options" | "payload">,
 ): Promise<void> {
+  const { tenant, queue, options, payload } = schedule;
   const encoder = new TaskEncoder(directory, await directory.find(queue), undefined);
-  await encoder.encode({ ...options, payload: JSON.parse(payload) });
+  await encoder.encode({ ...options, tenant, payload: new JsonText(payload) });
 }
 
 function requireScheduleName(name: string): void {
@@ -190,6 +200,7 @@ export function isSameSchedule(row: ScheduleRow, wanted: ScheduleDefinitionRow):
 
 export function toSchedule(row: ScheduleRow): Schedule {
   return {
+    tenant: row.tenant,
     name: row.name,
     cron: row.cron,
     timeZone: row.time_zone,
@@ -212,6 +223,7 @@ export function toSchedule(row: ScheduleRow): Schedule {
 
 export function toFiring(row: FiringRow): ScheduleFiring {
   return {
+    tenant: row.tenant,
     schedule: row.name,
     kind: row.kind,
     tick: row.tick,

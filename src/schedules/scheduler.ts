@@ -97,7 +97,7 @@ export class Scheduler implements Service {
       const fired = await fireSchedule(this.#tasks, due, (tx) => holdTerm(tx, term, workerId));
       if (fired === undefined) return false;
       const { queue, taskIds, missed } = fired;
-      if (missed > 0) logger.warn({ schedule: due.name, missed }, "schedule has missed ticks");
+      if (missed > 0) logger.warn({ ...named(due), missed }, "schedule has missed ticks");
       if (taskIds.length > 0) {
         metrics.enqueued.add(taskIds.length, { queue });
         onWork();
@@ -106,8 +106,10 @@ export class Scheduler implements Service {
     } catch (error) {
       // When the database is the reason, this throws as well, and the loop waits.
       await setBackSchedule(this.#db, due, messageOf(error), SET_BACK_SECONDS_MAX);
-      logger.warn({ schedule: due.name, error: messageOf(error) }, "schedule could not fire");
+      logger.warn({ ...named(due), error: messageOf(error) }, "schedule could not fire");
       return false;
     }
   }
 }
+
+const named = ({ tenant, name }: DueSchedule): object => ({ tenant, schedule: name });

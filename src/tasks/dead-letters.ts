@@ -1,8 +1,9 @@
-import { InvalidInputError, messageOf, NotFoundError } from "../base/errors.ts";
+import { NotFoundError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
-import type { Database } from "../db/database.ts";
+import type { Queryable, Store } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
+import { toJson } from "./encode.ts";
 import {
   type DeadFilter,
   editDeadLetter,
@@ -10,16 +11,24 @@ import {
   redriveDeadLetters,
 } from "./sql/act.ts";
 import { listTasks } from "./sql/inspect.ts";
-import { type AdminChannels, requireTaskId } from "./task-admin.ts";
+import { type AdminChannels, requireTaskId, type TenantOptions } from "./task-admin.ts";
 import { type TaskView, toTaskView } from "./view.ts";
 
 /** Which dead letters. Without any field: all. */
-export interface DeadLetterFilter extends DeadFilter {
+export interface DeadLetterFilter {
+  readonly queue?: string;
+  /** Only of these, if `queue` is not given. Defaults to all. */
+  readonly queues?: readonly string[];
+  readonly tenant?: string;
+  readonly kind?: string;
+  readonly ids?: readonly string[];
+  readonly partitionKey?: string;
   readonly cause?: "attempts_exhausted" | "worker_lost" | "invalid_payload";
 }
 
 export interface DeadLetterListOptions {
   readonly queue?: string;
+  readonly queues?: readonly string[];
   readonly tenant?: string;
   readonly partitionKey?: string;
   readonly before?: string;
@@ -27,36 +36,44 @@ export interface DeadLetterListOptions {
   readonly limit?: number;
 }
 
-const FILTER_KEYS = ["queue", "tenant", "cause", "kind", "ids", "partitionKey"];
+export interface ActOnManyOptions {
+  /** Stops after so many. Defaults to all. */
+  readonly limit?: number;
+}
+
+const FILTER_KEYS = ["queue", "queues", "tenant", "cause", "kind", "ids", "partitionKey"];
 const CAUSES = ["attempts_exhausted", "worker_lost", "invalid_payload"] as const;
 /** Rows per transaction: a desk of a million letters must not be one. */
 const BATCH = 1_000;
 
 /** Tasks that ran out of attempts, took their workers along, or no longer fit their schema. */
 export class DeadLetters {
-  readonly #db: Database;
+  readonly #db: Store;
   readonly #channels: AdminChannels;
 
-  constructor(db: Database, channels: AdminChannels) {
+  constructor(db: Store, channels: AdminChannels) {
     this.#db = db;
     this.#channels = channels;
   }
 
   /** Newest first. */
   async list(options: DeadLetterListOptions = {}): Promise<TaskView[]> {
-    refuseUnknown("list", options, ["queue", "tenant", "partitionKey", "before", "limit"]);
-    const { limit = 50, ...filter } = options;
+    const known = ["queue", "queues", "tenant", "partitionKey", "before", "limit"];
+    refuseUnknown("list", options, known);
+    const { limit = 50, queue, queues, ...filter } = options;
     requireNumber("limit", limit, { min: 1, max: 1_000, integer: true });
     if (filter.before !== undefined) requireTaskId(filter.before);
-    return (await listTasks(this.#db, { ...filter, state: "dead", limit })).map(toTaskView);
+    const of = queue === undefined ? queues : [queue];
+    const rows = await listTasks(this.#db, { ...filter, queues: of, state: "dead", limit });
+    return rows.map(toTaskView);
   }
 
   /**
    * Runs them again with all their attempts; keyed ones in the order of their keys, and before what
    * still waits behind them. Returns how many.
    */
-  async redrive(filter: DeadLetterFilter = {}): Promise<number> {
-    const count = await this.#inBatches(filter, redriveDeadLetters);
+  async redrive(filter: DeadLetterFilter = {}, options: ActOnManyOptions = {}): Promise<number> {
+    const count = await this.#inBatches(filter, redriveDeadLetters, options);
     if (count > 0) {
       await notify(this.#db, this.#channels.tasks, "");
       await announceChange(this.#db, this.#channels.changes);
@@ -65,35 +82,45 @@ export class DeadLetters {
   }
 
   /** Deletes them for good. A key that was parked behind one flows again. Returns how many. */
-  async purge(filter: DeadLetterFilter): Promise<number> {
-    const count = await this.#inBatches(filter, purgeDeadLetters);
+  async purge(filter: DeadLetterFilter, options: ActOnManyOptions = {}): Promise<number> {
+    const count = await this.#inBatches(filter, purgeDeadLetters, options);
     if (count > 0) await announceChange(this.#db, this.#channels.changes);
     return count;
   }
 
-  /** Replaces the payload of one, to redrive it afterwards. */
-  async edit(id: string, payload: unknown): Promise<void> {
+  /** Replaces the payload of one by JSON or bytes, to redrive it afterwards. */
+  async edit(id: string, payload: unknown, options: EditOptions = {}): Promise<void> {
+    refuseUnknown("edit", options, ["tenant", "queues", "contentType"]);
     requireTaskId(id);
-    let json: string | undefined;
-    try {
-      json = JSON.stringify(payload);
-    } catch (error) {
-      throw new InvalidInputError(`the payload cannot be written as JSON: ${messageOf(error)}`);
-    }
-    if (json === undefined) throw new InvalidInputError("the payload cannot be written as JSON");
-    if (await editDeadLetter(this.#db, id, json)) return;
+    const { contentType = "application/octet-stream", ...scope } = options;
+    const stored =
+      payload instanceof Uint8Array ? { bytes: payload, contentType } : { json: toJson(payload) };
+    if (await editDeadLetter(this.#db, id, stored, scope)) return;
     throw new NotFoundError(`there is no dead letter ${id}`);
   }
 
-  async #inBatches(filter: DeadLetterFilter, act: typeof redriveDeadLetters): Promise<number> {
+  async #inBatches(filter: DeadLetterFilter, act: Act, options: ActOnManyOptions): Promise<number> {
     refuseUnknown("dead letter filter", filter, FILTER_KEYS);
-    if (filter.cause !== undefined) requireOneOf("cause", filter.cause, CAUSES);
-    for (const id of filter.ids ?? []) requireTaskId(id);
+    refuseUnknown("dead letter", options, ["limit"]);
+    const { limit = Number.MAX_SAFE_INTEGER } = options;
+    requireNumber("limit", limit, { min: 1, integer: true });
+    const { queue, queues, ...rest } = filter;
+    if (rest.cause !== undefined) requireOneOf("cause", rest.cause, CAUSES);
+    for (const id of rest.ids ?? []) requireTaskId(id);
+    const which: DeadFilter = { ...rest, queues: queue === undefined ? queues : [queue] };
     let total = 0;
     for (;;) {
-      const done = await this.#db.transaction((tx) => act(tx, filter, BATCH));
+      const most = Math.min(BATCH, limit - total);
+      const done = await this.#db.transaction((tx) => act(tx, which, most));
       total += done.length;
-      if (done.length < BATCH) return total;
+      if (done.length < most || total >= limit) return total;
     }
   }
 }
+
+export interface EditOptions extends TenantOptions {
+  /** Of a payload given as bytes. Defaults to "application/octet-stream". */
+  readonly contentType?: string;
+}
+
+type Act = (tx: Queryable, filter: DeadFilter, max: number) => Promise<string[]>;

@@ -1,5 +1,6 @@
 import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
 import { hasReserved, InvalidInputError, messageOf } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
@@ -40,18 +41,9 @@ export interface TaskOptions {
   readonly contentType?: string;
 }
 
-/** JSON as somebody wrote it, to be stored as it is. Whoever makes one has parsed it. */
-export class JsonText {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
-}
-
 export interface NewTask<Payload = unknown> extends TaskOptions {
-  /** JSON, or bytes. */
-  readonly payload: Payload | Uint8Array;
+  /** JSON, bytes, or JSON that is stored letter by letter. */
+  readonly payload: Payload | Uint8Array | JsonText;
 }
 
 export const DEFAULT_TENANT = "default";
@@ -128,9 +120,8 @@ export class TaskEncoder {
         `queue "${this.#queue.name}" has a schema, which bytes cannot fit; enqueue JSON`,
       );
     }
-    const { payload } = task;
-    const value: unknown = payload instanceof JsonText ? JSON.parse(payload.text) : payload;
-    const validating = schema["~standard"].validate(value);
+    const given = task.payload instanceof JsonText ? task.payload.value : task.payload;
+    const validating = schema["~standard"].validate(given);
     if (!("then" in validating)) {
       this.#refuseInvalid(validating);
       return this.#withShape(task);
@@ -264,7 +255,8 @@ function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
   return sort + JSON.stringify(options);
 }
 
-function toJson(payload: unknown): string {
+/** As it is to be stored. */
+export function toJson(payload: unknown): string {
   if (payload instanceof JsonText) return payload.text;
   let json: string | undefined;
   try {

@@ -1,5 +1,5 @@
 import { InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
-import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
+import type { Queryable, SqlExecutor, Store } from "../db/database.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
@@ -15,7 +15,7 @@ export interface EnqueueOptions {
 }
 
 export interface EnqueueContext {
-  readonly db: Database;
+  readonly db: Store;
   readonly directory: QueueDirectory;
   /** Where workers are told that there is work. */
   readonly channel: string;
@@ -54,8 +54,9 @@ export async function enqueueTasks(
       await notify(over, context.channel, "");
       return ids;
     }
-    // Several statements must stand or fall together.
-    if (isMany) {
+    // Several statements must stand or fall together, and none of them is to wait for the lock that
+    // a notification takes in a transaction.
+    if (isMany || context.db.isWalled) {
       const ids = await context.db.transaction(insert);
       context.notifier.ring();
       return ids;

@@ -1,4 +1,4 @@
-import { InvalidInputError, NotFoundError } from "../base/errors.ts";
+import { InvalidInputError, LimitError, NotFoundError } from "../base/errors.ts";
 import { refuseUnknown } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
@@ -6,9 +6,10 @@ import type { Database } from "../db/database.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { DEFAULT_TENANT, KEY_BYTES_MAX, requireText } from "./encode.ts";
 import { type LimitChanges, type Limits, resolveLimitChanges } from "./limits.ts";
-import type { QueueDefinition } from "./queue.ts";
+import { Queue, type QueueDefinition } from "./queue.ts";
 import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
 import {
+  countScheduled,
   pauseKey,
   pauseQueue,
   readQueueCounts,
@@ -17,7 +18,7 @@ import {
   resumeQueue,
   setLimits,
 } from "./sql/queue-admin.ts";
-import { readQueues } from "./sql/queues.ts";
+import { ensureQueue, readQueues } from "./sql/queues.ts";
 import { keyLane } from "./task.ts";
 import type { AdminChannels } from "./task-admin.ts";
 
@@ -55,6 +56,9 @@ export interface RingView {
   readonly owners: readonly BucketOwner[];
 }
 
+const QUEUES_MAX = 10_000;
+const DELAYED_MAX = 10_000;
+
 /** What a person, or a program for them, may ask and do about queues and their keys. */
 export class QueueAdmin {
   readonly #db: Database;
@@ -67,6 +71,7 @@ export class QueueAdmin {
     this.#channels = channels;
   }
 
+  /** By name. */
   async list(): Promise<QueueView[]> {
     const [rows, counts] = await Promise.all([readQueues(this.#db), readQueueCounts(this.#db)]);
     return rows.map((row) => {
@@ -83,6 +88,24 @@ export class QueueAdmin {
         oldestPendingSeconds: count?.oldest_seconds ?? undefined,
       };
     });
+  }
+
+  /** Tasks that wait for their time; at most 10,000 are counted. */
+  async delayed(queue: string): Promise<number> {
+    return await countScheduled(this.#db, queue, DELAYED_MAX);
+  }
+
+  /**
+   * Registers a queue with the settings that a definition without options has, unless it is there.
+   * For names that come from callers: at most 10,000 queues are made in this way.
+   */
+  async ensure(name: string): Promise<"made" | "known"> {
+    const [known] = await readQueues(this.#db, [name]);
+    if (known !== undefined) return "known";
+    const isMade = await ensureQueue(this.#db, new Queue(name, {}), QUEUES_MAX);
+    if (isMade) return "made";
+    if ((await readQueues(this.#db, [name])).length === 1) return "known";
+    throw new LimitError(`there are ${QUEUES_MAX} queues; no more are made by their name`);
   }
 
   /** Nothing more of it is claimed from now on; what runs goes on. */

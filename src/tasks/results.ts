@@ -22,41 +22,82 @@ export class TaskFailedError extends TidemillError {
 export interface ResultOptions {
   /** Defaults to 30,000. */
   readonly timeoutMs?: number;
+  /** Only a task of this tenant; one of another is not found. Defaults to any. */
+  readonly tenant?: string;
+}
+
+export interface EndOptions extends ResultOptions {
+  /** Only a task of these queues; one of another is not found. Defaults to any. */
+  readonly queues?: readonly string[];
+  /** Ends the wait with what was seen last. */
+  readonly signal?: AbortSignal;
 }
 
 interface Wait {
   readonly id: string;
+  readonly tenant: string | undefined;
   readonly deadlineMs: number;
-  resolve(value: unknown): void;
+  /** Undefined when there is no such task. */
+  resolve(row: TaskRow | undefined): void;
   reject(error: Error): void;
+  seen: TaskRow | undefined;
 }
 
 const POLL_MS_MIN = 10;
 const POLL_MS_MAX = 250;
+const LIVE: readonly TaskRow["state"][] = ["scheduled", "pending", "running"];
 
-/** Waits for the ends of tasks: one statement asks for all that are waited for in this process. */
+export const hasEnded = ({ state }: TaskRow): boolean => !LIVE.includes(state);
+
+/**
+ * Waits for the ends of tasks: one statement asks for all of one tenant that are waited for in this
+ * process, and one tenant is asked for after the other.
+ */
 export class ResultWaiter {
-  readonly #db: Queryable;
+  readonly #of: (tenant: string | undefined) => Queryable;
   readonly #clock: Clock;
   readonly #waits = new Set<Wait>();
   #pollMs = POLL_MS_MIN;
   #cancelPoll: (() => void) | undefined;
+  #isPolling = false;
+  #isClosed = false;
 
-  constructor(db: Queryable, clock: Clock) {
-    this.#db = db;
+  /** @param of where the tasks of a tenant, or of any, are looked for */
+  constructor(of: (tenant: string | undefined) => Queryable, clock: Clock) {
+    this.#of = of;
     this.#clock = clock;
   }
 
-  async wait(id: string, { timeoutMs = 30_000 }: ResultOptions): Promise<unknown> {
-    return await new Promise((resolve, reject) => {
+  /** The result of a task once it has completed; rejects when it will not, or has not in time. */
+  async wait(id: string, options: ResultOptions): Promise<unknown> {
+    const row = await this.end(id, options);
+    const { state, reason } = row;
+    if (state === "completed") return toTaskView(row).result;
+    if (state === "failed" || state === "dead" || state === "cancelled") {
+      throw new TaskFailedError(id, state, reason ?? "no reason given");
+    }
+    throw new TimeoutError(`task ${id} had not ended in time`);
+  }
+
+  /** The task when it has ended, or as it is when the time is over. */
+  async end(id: string, options: EndOptions): Promise<TaskRow> {
+    const { timeoutMs = 30_000, tenant, queues, signal } = options;
+    const row = await new Promise<TaskRow | undefined>((resolve, reject) => {
       const deadlineMs = this.#clock.now() + timeoutMs;
-      this.#waits.add({ id, deadlineMs, resolve, reject });
+      const wait: Wait = { id, tenant, deadlineMs, resolve, reject, seen: undefined };
+      this.#waits.add(wait);
+      signal?.addEventListener("abort", () => this.#expire(wait, true), { once: true });
       this.#pollMs = POLL_MS_MIN;
       this.#schedule();
     });
+    if (row === undefined || (queues !== undefined && !queues.includes(row.queue))) {
+      throw new NotFoundError(`there is no task ${id}, or its history was dropped`);
+    }
+    return row;
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#cancelPoll?.();
     for (const wait of this.#waits) {
       wait.reject(new TimeoutError(`closed while waiting for task ${wait.id}`));
@@ -73,37 +114,40 @@ export class ResultWaiter {
   }
 
   async #poll(): Promise<void> {
-    const ids = [...new Set([...this.#waits].map((wait) => wait.id))];
+    if (this.#isPolling) return; // It schedules the next when it is done.
+    this.#isPolling = true;
+    const tenants = new Set([...this.#waits].map((wait) => wait.tenant));
+    for (const tenant of tenants) await this.#look(tenant);
+    this.#isPolling = false;
+    this.#pollMs = Math.min(POLL_MS_MAX, this.#pollMs * 1.5);
+    if (this.#waits.size > 0 && !this.#isClosed) this.#schedule();
+  }
+
+  async #look(tenant: string | undefined): Promise<void> {
+    const waits = [...this.#waits].filter((wait) => wait.tenant === tenant);
+    const ids = [...new Set(waits.map((wait) => wait.id))];
     try {
-      const rows = await findTasks(this.#db, ids);
+      const rows = await findTasks(this.#of(tenant), ids, { tenant });
       const byId = new Map(rows.map((row) => [row.id, row]));
-      for (const wait of this.#waits) this.#check(wait, byId.get(wait.id));
+      for (const wait of waits) this.#check(wait, byId.get(wait.id));
     } catch {
       // The database may be back before the deadline; the wait says what happened if it is not.
-      for (const wait of this.#waits) this.#expire(wait);
+      for (const wait of waits) this.#expire(wait);
     }
-    this.#pollMs = Math.min(POLL_MS_MAX, this.#pollMs * 1.5);
-    if (this.#waits.size > 0 && this.#cancelPoll === undefined) this.#schedule();
   }
 
   #check(wait: Wait, row: TaskRow | undefined): void {
-    if (row === undefined) {
-      this.#waits.delete(wait);
-      wait.reject(new NotFoundError(`there is no task ${wait.id}, or its history was dropped`));
-    } else if (row.state === "completed") {
-      this.#waits.delete(wait);
-      wait.resolve(toTaskView(row).result);
-    } else if (row.state === "failed" || row.state === "dead" || row.state === "cancelled") {
-      this.#waits.delete(wait);
-      wait.reject(new TaskFailedError(wait.id, row.state, row.reason ?? "no reason given"));
+    wait.seen = row;
+    if (row === undefined || hasEnded(row)) {
+      if (this.#waits.delete(wait)) wait.resolve(row);
     } else {
       this.#expire(wait);
     }
   }
 
-  #expire(wait: Wait): void {
-    if (this.#clock.now() < wait.deadlineMs) return;
-    this.#waits.delete(wait);
-    wait.reject(new TimeoutError(`task ${wait.id} had not ended in time`));
+  #expire(wait: Wait, isOver = this.#clock.now() >= wait.deadlineMs): void {
+    if (!isOver || !this.#waits.delete(wait)) return;
+    if (wait.seen !== undefined) wait.resolve(wait.seen);
+    else wait.reject(new TimeoutError(`task ${wait.id} could not be looked at in time`));
   }
 }

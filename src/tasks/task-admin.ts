@@ -1,11 +1,12 @@
 import { ConflictError, InvalidInputError, NotFoundError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
-import type { Database } from "../db/database.ts";
+import type { Store } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
 import {
   cancelRunning,
   cancelWaiting,
+  deleteEnded,
   hurryTask,
   redriveDeadLetters,
   reviveTask,
@@ -19,6 +20,8 @@ import { explain } from "./why.ts";
 
 export interface ListTasksOptions {
   readonly queue?: string;
+  /** Only of these, if `queue` is not given. Defaults to all. */
+  readonly queues?: readonly string[];
   readonly tenant?: string;
   readonly partitionKey?: string;
   readonly state?: TaskState;
@@ -31,6 +34,8 @@ export interface ListTasksOptions {
 export interface TenantOptions {
   /** Only a task of this tenant; one of another is not found. Defaults to any. */
   readonly tenant?: string;
+  /** Only a task of these queues; one of another is not found. Defaults to any. */
+  readonly queues?: readonly string[];
 }
 
 const STATES = [
@@ -43,6 +48,9 @@ const STATES = [
   "cancelled",
 ] as const;
 
+/** An instant, or so long ago by the database's clock. */
+export type EndedBefore = { readonly before: Date } | { readonly olderThanMs: number };
+
 /** Where a person's acts are announced. */
 export interface AdminChannels {
   readonly changes: string;
@@ -51,33 +59,39 @@ export interface AdminChannels {
 
 /** What a person, or a program for them, may ask and do about single tasks. */
 export class TaskAdmin {
-  readonly #db: Database;
+  readonly #db: Store;
   readonly #channels: AdminChannels;
 
-  constructor(db: Database, channels: AdminChannels) {
+  constructor(db: Store, channels: AdminChannels) {
     this.#db = db;
     this.#channels = channels;
   }
 
-  async get(id: string, { tenant }: TenantOptions = {}): Promise<TaskView> {
-    return toTaskView(await this.#find(id, tenant));
+  async get(id: string, options: TenantOptions = {}): Promise<TaskView> {
+    return toTaskView(await this.find(id, options));
   }
 
   /** Every attempt that did not complete it, oldest first. */
-  async failures(id: string, { tenant }: TenantOptions = {}): Promise<TaskFailure[]> {
-    await this.#find(id, tenant);
-    return (await readFailures(this.#db, id)).map(toTaskFailure);
+  async failures(id: string, options: TenantOptions = {}): Promise<TaskFailure[]> {
+    await this.find(id, options);
+    return (await readFailures(this.#db, id, options.tenant)).map(toTaskFailure);
   }
 
   /** Newest first. */
   async list(options: ListTasksOptions = {}): Promise<TaskView[]> {
-    const known = ["queue", "tenant", "partitionKey", "state", "before", "limit"];
+    return (await this.findAll(options)).map(toTaskView);
+  }
+
+  /** The same as rows, whose payload and result are JSON as it was written. */
+  async findAll(options: ListTasksOptions = {}): Promise<TaskRow[]> {
+    const known = ["queue", "queues", "tenant", "partitionKey", "state", "before", "limit"];
     refuseUnknown("list", options, known);
-    const { limit = 50, state, before, ...filter } = options;
+    const { limit = 50, state, before, queue, queues, ...filter } = options;
     requireNumber("limit", limit, { min: 1, max: 1_000, integer: true });
     if (state !== undefined) requireOneOf("state", state, STATES);
     if (before !== undefined) requireTaskId(before);
-    return (await listTasks(this.#db, { ...filter, state, before, limit })).map(toTaskView);
+    const of = queue === undefined ? queues : [queue];
+    return await listTasks(this.#db, { ...filter, queues: of, state, before, limit });
   }
 
   /** A waiting task never runs; a running one is told by its signal, and ends when it heeds. */
@@ -85,9 +99,10 @@ export class TaskAdmin {
     id: string,
     options: TenantOptions & { readonly reason?: string } = {},
   ): Promise<"cancelled" | "cancelling"> {
-    refuseUnknown("cancel", options, ["reason", "tenant"]);
+    refuseUnknown("cancel", options, ["reason", "tenant", "queues"]);
     requireTaskId(id);
-    const { reason = "cancelled by request", tenant } = options;
+    const { reason = "cancelled by request", tenant, queues } = options;
+    if (queues !== undefined) await this.find(id, options); // No task ever changes its queue.
     // Between the statements it may have been claimed, or put back.
     for (let tries = 0; tries < 3; tries += 1) {
       await this.#openPackOf(id, tenant);
@@ -100,27 +115,41 @@ export class TaskAdmin {
         return "cancelling";
       }
     }
-    const { state } = await this.#find(id, tenant);
+    const { state } = await this.find(id, options);
     throw new ConflictError(`task ${id} is ${state}: there is nothing to cancel`);
   }
 
   /** Runs now what waits for its time; gives another life to what failed, died or was cancelled. */
-  async retry(id: string, { tenant }: TenantOptions = {}): Promise<void> {
-    const { state } = await this.#find(id, tenant);
+  async retry(id: string, options: TenantOptions = {}): Promise<void> {
+    const { tenant } = options;
+    const { state } = await this.find(id, options);
     await this.#openPackOf(id, tenant);
     const isDone =
       (await hurryTask(this.#db, id, tenant)) ||
-      (await redriveDeadLetters(this.#db, { ids: [id] }, 1)).length === 1 ||
+      (await redriveDeadLetters(this.#db, { ids: [id], tenant }, 1)).length === 1 ||
       (await reviveTask(this.#db, id, tenant));
     if (!isDone) throw new ConflictError(`task ${id} is ${state}: there is nothing to retry`);
     await notify(this.#db, this.#channels.tasks, "");
     await announceChange(this.#db, this.#channels.changes);
   }
 
+  /**
+   * Deletes tasks from history that ended before an instant, at most so many. Nobody needs to: what
+   * is older than `historyDays` goes by itself, and more cheaply.
+   */
+  async forgetEnded(
+    edge: EndedBefore,
+    limit: number,
+    { tenant, queues }: TenantOptions = {},
+  ): Promise<{ readonly deleted: number; readonly edge: Date }> {
+    requireNumber("limit", limit, { min: 1, max: 10_000, integer: true });
+    return await deleteEnded(this.#db, edge, limit, { tenant, queues });
+  }
+
   /** Why the task is not running, in a sentence. */
-  async why(id: string, { tenant }: TenantOptions = {}): Promise<string> {
-    const row = await this.#find(id, tenant);
-    const facts = await readWhy(this.#db, id);
+  async why(id: string, options: TenantOptions = {}): Promise<string> {
+    const row = await this.find(id, options);
+    const facts = await readWhy(this.#db, id, options.tenant);
     return explain(row, facts);
   }
 
@@ -130,10 +159,11 @@ export class TaskAdmin {
     if (isOpened) await notify(this.#db, this.#channels.tasks, "");
   }
 
-  async #find(id: string, tenant: string | undefined): Promise<TaskRow> {
+  /** As a row, whose payload and result are JSON as it was written. */
+  async find(id: string, { tenant, queues }: TenantOptions = {}): Promise<TaskRow> {
     requireTaskId(id);
-    const [row] = await findTasks(this.#db, [id]);
-    if (row === undefined || (tenant !== undefined && row.tenant !== tenant)) {
+    const [row] = await findTasks(this.#db, [id], { tenant, queues });
+    if (row === undefined) {
       throw new NotFoundError(`there is no task ${id}, or its history was dropped`);
     }
     return row;

@@ -1,5 +1,4 @@
 import { systemClock } from "../base/clock.ts";
-import { UnavailableError } from "../base/errors.ts";
 import { quoteIdentifier } from "../base/identifier.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { refuseUnknown } from "../base/options.ts";
@@ -49,18 +48,13 @@ import type { Queue } from "../tasks/queue.ts";
 import { QueueAdmin } from "../tasks/queue-admin.ts";
 import { type ResultOptions, ResultWaiter } from "../tasks/results.ts";
 import type { RemoteWork } from "../tasks/runner.ts";
-import { requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
-import {
-  type ConnectOptions,
-  changesChannel,
-  EVENTSALSA_KEY,
-  leaderKey,
-  openDatabase,
-  tasksChannel,
-} from "./connect.ts";
+import { type AdminChannels, requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
+import { type ConnectOptions, changesChannel, openDatabase, tasksChannel } from "./connect.ts";
 import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
+import { runToHead } from "./run-to-head.ts";
+import { openTenants, type Tenants, type TenantsOptions } from "./tenants.ts";
 import { Worker } from "./worker.ts";
-import type { WorkerContext } from "./worker-context.ts";
+import { type ConnectionFacts, connectionContext, type WorkerContext } from "./worker-context.ts";
 
 /** The entry to everything: appends, reads, workers and administration over one database. */
 export class Tidemill implements AsyncDisposable {
@@ -84,12 +78,13 @@ export class Tidemill implements AsyncDisposable {
   readonly #db: Database;
   readonly #logger: Logger;
   readonly #notifier: Notifier | undefined;
-  readonly #facts: Facts;
+  readonly #facts: ConnectionFacts;
   readonly #workers = new Set<Worker>();
   readonly #enqueue: EnqueueContext;
   readonly #results: ResultWaiter;
+  readonly #channels: AdminChannels;
 
-  private constructor(url: string, options: ConnectOptions, db: Database, facts: Facts) {
+  private constructor(url: string, options: ConnectOptions, db: Database, facts: ConnectionFacts) {
     this.#url = url;
     this.#options = options;
     this.#db = db;
@@ -106,12 +101,12 @@ export class Tidemill implements AsyncDisposable {
       channel,
       notifier: new Notifier(db, channel, this.#logger),
     };
-    this.schedules = new ScheduleAdmin(this.#enqueue, changesChannel(db.names), (queue) => {
-      this.taskMetrics.enqueued.add(1, { queue });
-      for (const worker of this.#workers) worker.tasksEnqueued();
-    });
-    this.#results = new ResultWaiter(db, systemClock);
+    this.schedules = new ScheduleAdmin(this.#enqueue, changesChannel(db.names), (queue) =>
+      this.#enqueued(queue, 1),
+    );
+    this.#results = new ResultWaiter(() => db, systemClock);
     const channels = { changes: changesChannel(db.names), tasks: channel };
+    this.#channels = channels;
     this.tasks = new TaskAdmin(db, channels);
     this.queues = new QueueAdmin(db, this.#enqueue.directory, channels);
     this.deadLetters = new DeadLetters(db, channels);
@@ -231,9 +226,36 @@ export class Tidemill implements AsyncDisposable {
     refuseUnknown("enqueue", options, ["tx"]);
     const ids = await enqueueTasks(this.#enqueue, queue, tasks, options);
     const name = typeof queue === "string" ? queue : queue.name;
-    this.taskMetrics.enqueued.add(ids.length, { queue: name });
-    if (options.tx === undefined) for (const worker of this.#workers) worker.tasksEnqueued();
+    if (options.tx === undefined) this.#enqueued(name, ids.length);
+    else this.taskMetrics.enqueued.add(ids.length, { queue: name });
     return ids.map((id) => new TaskHandle<Result>(id, name, this.#results));
+  }
+
+  #enqueued(queue: string, count: number): void {
+    this.taskMetrics.enqueued.add(count, { queue });
+    for (const worker of this.#workers) worker.tasksEnqueued();
+  }
+
+  /**
+   * What single tenants may do, for servers that act for many of them. Behind the second wall if
+   * there is one; with `requireWall` a database without is refused, else it is logged.
+   */
+  async tenants(options: TenantsOptions = {}): Promise<Tenants> {
+    return await openTenants(
+      {
+        db: this.#db,
+        enqueue: this.#enqueue,
+        channels: this.#channels,
+        logger: this.#logger,
+        onEnqueued: (queue, count) => this.#enqueued(queue, count),
+      },
+      options,
+    );
+  }
+
+  /** Refuses a database that cannot be reached, or whose tables this version cannot work with. */
+  async assertReady(): Promise<void> {
+    await assertMigrated(this.#db);
   }
 
   /** The result of a task once it has completed; rejects with TaskFailedError when it will not. */
@@ -257,7 +279,11 @@ export class Tidemill implements AsyncDisposable {
 
   /** A worker that has not started. `start(signal)` runs it to its end. */
   worker(options: WorkerOptions): Worker {
-    const resolved = resolveWorkerOptions(options, this.#options.compat);
+    return this.#worker(options);
+  }
+
+  #worker(options: WorkerOptions, remote?: RemoteWork): Worker {
+    const resolved = resolveWorkerOptions(options, this.#options.compat, remote);
     const worker = new Worker(this.#workerContext(), resolved);
     this.#workers.add(worker);
     return worker;
@@ -272,9 +298,7 @@ export class Tidemill implements AsyncDisposable {
 
   /** @internal A worker whose tasks are run by others, through this process. */
   async startRemoteWorker(options: WorkerOptions, remote: RemoteWork): Promise<Worker> {
-    const resolved = resolveWorkerOptions(options, this.#options.compat, remote);
-    const worker = new Worker(this.#workerContext(), resolved);
-    this.#workers.add(worker);
+    const worker = this.#worker(options, remote);
     await worker.begin();
     return worker;
   }
@@ -284,21 +308,7 @@ export class Tidemill implements AsyncDisposable {
    * other workers: whoever owns a consumer handles its events.
    */
   async runToHead(options: WorkerOptions & WaitForOptions): Promise<bigint> {
-    const { timeoutMs, signal, ...workerOptions } = options;
-    const head = await this.latestPosition();
-    await using worker = await this.startWorker(workerOptions);
-    const wait: WaitForOptions = {
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      ...(signal === undefined ? {} : { signal }),
-    };
-    const handled = (options.consumers ?? []).map((one) =>
-      this.waitFor(one.name, { position: head }, wait),
-    );
-    const ended = worker.finished.then(() => {
-      throw new UnavailableError("the worker was stopped before it had reached the head");
-    });
-    await Promise.race([Promise.all(handled), ended]);
-    return head;
+    return await runToHead(this, options);
   }
 
   /** Resolves when the consumer has handled what was appended: read your own writes. */
@@ -350,17 +360,8 @@ export class Tidemill implements AsyncDisposable {
 
   #workerContext(): WorkerContext {
     const { names } = this.#db;
-    const { compat, directUrl, notifyChannel } = this.#options;
     return {
-      openDatabase: (poolSize, logger) => this.#db.another(poolSize, logger),
-      directUrl: directUrl ?? this.#url,
-      changesChannel: changesChannel(names),
-      notifyChannel: notifyChannel ?? "worker_events",
-      announces: notifyChannel !== undefined,
-      leaderKey: compat === "eventsalsa" ? EVENTSALSA_KEY : leaderKey(names),
-      sequence: this.#facts.sequence,
-      partitioning: this.#facts.partitioning,
-      compat,
+      ...connectionContext(this.#db, this.#url, this.#options, this.#facts),
       logger: this.#logger,
       metrics: this.metrics,
       tasks: {
@@ -385,12 +386,6 @@ export interface Engine {
   readonly enqueue: EnqueueContext;
   /** Workers of this process need not wait to hear of it. */
   readonly tasksEnqueued: () => void;
-}
-
-interface Facts {
-  readonly isBehindPooler: boolean;
-  readonly sequence: string;
-  readonly partitioning: Partitioning;
 }
 
 export interface MigrationOptions {

@@ -5,6 +5,14 @@ import type { Partitioning } from "../db/migrations.ts";
 import type { DeliveryMetrics } from "../delivery/metrics.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
 import type { TaskMetrics } from "../tasks/metrics.ts";
+import { type ConnectOptions, changesChannel, EVENTSALSA_KEY, leaderKey } from "./connect.ts";
+
+/** What was found out when connecting. */
+export interface ConnectionFacts {
+  readonly isBehindPooler: boolean;
+  readonly sequence: string;
+  readonly partitioning: Partitioning;
+}
 
 /** What a worker needs from the connection that made it. */
 export interface WorkerContext {
@@ -33,4 +41,30 @@ export interface TaskWorkerContext {
   readonly channel: string;
   readonly sequence: string;
   readonly isPooled: boolean;
+}
+
+type ConnectionContext = Omit<
+  WorkerContext,
+  "logger" | "metrics" | "tasks" | "deliveryMetrics" | "onEnd"
+>;
+
+/** What all workers of one connection share. */
+export function connectionContext(
+  db: Database,
+  url: string,
+  options: ConnectOptions,
+  { sequence, partitioning }: ConnectionFacts,
+): ConnectionContext {
+  const { compat, directUrl, notifyChannel } = options;
+  return {
+    openDatabase: (poolSize, logger) => db.another(poolSize, logger),
+    directUrl: directUrl ?? url,
+    changesChannel: changesChannel(db.names),
+    notifyChannel: notifyChannel ?? "worker_events",
+    announces: notifyChannel !== undefined,
+    leaderKey: compat === "eventsalsa" ? EVENTSALSA_KEY : leaderKey(db.names),
+    sequence,
+    partitioning,
+    compat,
+  };
 }

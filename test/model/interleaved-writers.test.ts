@@ -173,7 +173,7 @@ describe("a tick that two leaders fire", () => {
     let term = 0n;
     const fire = (racer: Racer, ofTerm: bigint, id: string): Promise<Fired | undefined> => {
       const db = databaseOf(racer, context.db);
-      const due = { name: "report", nextAt: AT };
+      const due = { tenant: "default", name: "report", nextAt: AT };
       return fireSchedule({ ...context, db }, due, (tx) => mayFire(tx, ofTerm, id));
     };
     const ends = await scene.interleaver.run({

@@ -54,7 +54,7 @@ export async function raceScene(racers: number): Promise<RaceScene> {
 }
 
 /** What enqueueing needs when its statements go through the racer. */
-export function enqueueContext(database: TestDatabase): EnqueueContext {
+export function enqueueContext(database: TestDatabase): EnqueueContext & { readonly db: Database } {
   const db = engineDatabase(database.url, { queryTimeoutMs: 30_000 });
   onCleanup(() => db.close());
   const notifier = new Notifier(db, "races", silentLogger);

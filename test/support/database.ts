@@ -29,7 +29,15 @@ afterEach(async () => {
   if (failures.length > 0) throw new AggregateError(failures, "a cleanup failed");
 });
 
+const fileCleanups: typeof cleanups = [];
+
+afterAll(async () => {
+  for (const cleanup of fileCleanups.splice(0).toReversed()) await cleanup();
+});
+
 export interface TestDatabaseOptions {
+  /** How long it lives. Defaults to "test". */
+  readonly until?: "test" | "file";
   /** Cloned from the migrated template. Defaults to true. */
   readonly migrated?: boolean;
   /** The server. Defaults to the suite's own. */
@@ -39,30 +47,34 @@ export interface TestDatabaseOptions {
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const server = options.server ?? inject("databaseUrl");
   const run = options.server === undefined ? runOnSuite : runOnce;
+  const onEnd =
+    options.until === "file"
+      ? (cleanup: () => Promise<unknown>): void => void fileCleanups.push(cleanup)
+      : onCleanup;
   const name = `test_${randomBytes(6).toString("hex")}`;
   const isMigrated = options.migrated !== false;
   const isCloned = isMigrated && options.server === undefined;
   const template = isCloned ? inject("templateClause") : "";
   await run(server, `CREATE DATABASE ${name} ${template}`);
-  onCleanup(() => run(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`));
+  onEnd(() => run(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`));
   const url = withDatabase(server, name);
   if (isMigrated && !isCloned) await Tidemill.migrate(url);
   const pool = new pg.Pool({ connectionString: url, max: 5 });
   pool.on("error", () => {});
-  onCleanup(() => pool.end());
+  onEnd(() => pool.end());
   return {
     url,
     pool,
     async connect(connectOptions) {
       const mill = await Tidemill.connect(url, connectOptions);
-      onCleanup(() => mill.close());
+      onEnd(() => mill.close());
       return mill;
     },
     async session() {
       const client = new pg.Client({ connectionString: url });
       client.on("error", () => {});
       await client.connect();
-      onCleanup(() => client.end().catch(() => {}));
+      onEnd(() => client.end().catch(() => {}));
       return client;
     },
   };

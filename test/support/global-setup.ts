@@ -1,5 +1,6 @@
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { startEmbedded } from "../../src/embedded/launcher.ts";
 import { Tidemill } from "../../src/index.ts";
@@ -20,8 +21,12 @@ export default async function setup(project: TestProject): Promise<(() => Promis
   buildPrograms();
   const given = process.env["DATABASE_URL"];
   if (given) {
+    const before = new Set(await wallRoles(given));
     const drop = await makeTemplate(project, given);
-    return drop;
+    return async () => {
+      await drop();
+      await dropWallRoles(given, before);
+    };
   }
   const folder = mkdtempSync(join(scratch(), "tidemill-test-"));
   chmodSync(folder, 0o755); // As root the server runs as another user.
@@ -71,6 +76,24 @@ async function makeTemplate(
   project.provide("databaseUrl", server);
   project.provide("templateClause", `TEMPLATE ${name}${strategy}`);
   return async () => await runOnce(server, `DROP DATABASE ${name}`);
+}
+
+/** Roles outlive the databases whose migrations made them. */
+async function dropWallRoles(server: string, before: ReadonlySet<string>): Promise<void> {
+  for (const role of await wallRoles(server)) {
+    // One that is in use belongs to another run.
+    if (!before.has(role)) await runOnce(server, `DROP ROLE ${role}`).catch(() => {});
+  }
+}
+
+async function wallRoles(server: string): Promise<string[]> {
+  const client = new pg.Client({ connectionString: server });
+  await client.connect();
+  const { rows } = await client.query<{ role: string }>(
+    "SELECT rolname AS role FROM pg_roles WHERE rolname LIKE 'tidemill\\_tenant\\_%'",
+  );
+  await client.end();
+  return rows.map(({ role }) => role);
 }
 
 /** A password is hashed 4,096 times for each of thousands of connections, unless told so. */

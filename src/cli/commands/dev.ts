@@ -62,8 +62,9 @@ async function demonstrate(
 async function migrateFor(database: DevDatabase, flags: DevFlags): Promise<void> {
   const options = connectOptions(flags);
   if (!database.isEmbedded) {
-    const { applied, version } = await Tidemill.migrate(database.url, { ...options, dryRun: true });
-    if (applied.length > 0 && applied.length < version) {
+    const { applied } = await Tidemill.migrate(database.url, { ...options, dryRun: true });
+    const [first] = applied;
+    if (first !== undefined && first.version > 1) {
       throw new UsageError(
         "this database has older tables of tidemill, which a demo does not upgrade; " +
           'run "tidemill migrate", or leave out the address for an embedded PostgreSQL',

@@ -77,7 +77,7 @@ function changesOf({ concurrency, rate, keyRate }: LimitFlags): LimitChanges {
     concurrency: change(concurrency),
     rate: change(rate),
     keyRate: change(keyRate),
-  }) as LimitChanges;
+  });
 }
 
 interface KeyFlags extends Documented {

@@ -1,5 +1,6 @@
 import { withoutUndefined } from "../../base/options.ts";
 import type { CatchUp, Schedule, ScheduleOptions } from "../../schedules/schedule.ts";
+import { DEFAULT_TENANT } from "../../tasks/encode.ts";
 import { confirm } from "../confirm.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";
@@ -13,9 +14,16 @@ interface Documented extends GlobalFlags {
   readonly json?: boolean;
 }
 
-interface Confirmed extends Documented {
+interface Named extends Documented {
+  readonly tenant?: string;
+}
+
+interface Confirmed extends Named {
   readonly yes?: boolean;
 }
+
+const scopeOf = ({ tenant }: Named): { readonly tenant?: string } =>
+  tenant === undefined ? {} : { tenant };
 
 export async function listSchedules(flags: Documented): Promise<void> {
   await withTidemill(flags, async ({ schedules }) => {
@@ -49,7 +57,8 @@ export async function addSchedule(name: string, flags: AddFlags): Promise<void> 
     payload,
   }) as ScheduleOptions;
   await withTidemill(flags, async ({ schedules }) => {
-    const known = (await schedules.list()).find((one) => one.name === name);
+    const { tenant = DEFAULT_TENANT } = flags;
+    const known = (await schedules.list({ tenant })).find((one) => one.name === name);
     if (known !== undefined) {
       const has = `${known.cron} in ${known.timeZone}, to queue ${known.queue}`;
       await confirm(`This replaces schedule ${shown(name)} (${has}).`, flags);
@@ -68,42 +77,42 @@ function nextText({ nextAt, pausedAt }: Schedule): string {
 
 export async function removeSchedule(name: string, flags: Confirmed): Promise<void> {
   await withTidemill(flags, async ({ schedules }) => {
-    const { cron, queue } = await schedules.get(name);
+    const { cron, queue } = await schedules.get(name, scopeOf(flags));
     await confirm(
       `This forgets schedule ${shown(name)} (${cron}, to queue ${queue}) and its firings.`,
       flags,
     );
-    await schedules.remove(name);
+    await schedules.remove(name, scopeOf(flags));
     if (flags.json === true) printJson({ name, isRemoved: true });
     else print(`Schedule ${shown(name)} is removed; tasks that it enqueued stay.`);
   });
 }
 
-export async function pauseSchedule(name: string, flags: Documented): Promise<void> {
+export async function pauseSchedule(name: string, flags: Named): Promise<void> {
   await withTidemill(flags, async ({ schedules }) => {
-    await schedules.pause(name);
-    if (flags.json === true) printJson(await schedules.get(name));
+    await schedules.pause(name, scopeOf(flags));
+    if (flags.json === true) printJson(await schedules.get(name, scopeOf(flags)));
     else print(`Schedule ${shown(name)} is paused.`);
   });
 }
 
 export async function resumeSchedule(
   name: string,
-  flags: Documented & { readonly catchUp?: boolean },
+  flags: Named & { readonly catchUp?: boolean },
 ): Promise<void> {
   await withTidemill(flags, async ({ schedules }) => {
-    const { pausedAt } = await schedules.get(name);
-    await schedules.resume(name, { catchUp: flags.catchUp === true });
-    const schedule = await schedules.get(name);
+    const { pausedAt } = await schedules.get(name, scopeOf(flags));
+    await schedules.resume(name, { ...scopeOf(flags), catchUp: flags.catchUp === true });
+    const schedule = await schedules.get(name, scopeOf(flags));
     const what = pausedAt === undefined ? "was not paused" : "goes on";
     if (flags.json === true) printJson(schedule);
     else print(`Schedule ${shown(name)} ${what}; ${nextText(schedule)}.`);
   });
 }
 
-export async function runScheduleNow(name: string, flags: Documented): Promise<void> {
+export async function runScheduleNow(name: string, flags: Named): Promise<void> {
   await withTidemill(flags, async ({ schedules }) => {
-    const { id, queue } = await schedules.runNow(name);
+    const { id, queue } = await schedules.runNow(name, scopeOf(flags));
     if (flags.json === true) printJson({ id, queue });
     else print(`Schedule ${shown(name)} enqueued task ${id} to queue ${queue}.`);
   });

@@ -23,7 +23,7 @@ export interface TaskFlags {
   readonly tenant?: string;
 }
 
-export function taskOptions(flags: TaskFlags): ScheduleTaskOptions {
+export function taskOptions(flags: TaskFlags): ScheduleTaskOptions & { readonly tenant?: string } {
   return withoutUndefined({
     kind: flags.kind,
     priority: flags.priority,
@@ -32,7 +32,7 @@ export function taskOptions(flags: TaskFlags): ScheduleTaskOptions {
     timeoutSeconds: flags.timeout,
     webhook: flags.webhook,
     tenant: flags.tenant,
-  }) as ScheduleTaskOptions;
+  });
 }
 
 interface Documented extends GlobalFlags {

@@ -1,6 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
-import type { ScheduleRow } from "./schedules.ts";
+import type { ScheduleKey, ScheduleRow } from "./schedules.ts";
 
 // One row of one index, about every second in one worker: all that waiting costs.
 const PROBE = statement(
@@ -20,7 +20,7 @@ export async function probeSchedules(db: Queryable): Promise<number | undefined>
 
 const DUE = statement(
   "schedules_due",
-  `SELECT name, next_at
+  `SELECT tenant, name, next_at
      FROM {schema}.schedules
     WHERE next_at IS NOT NULL
       AND paused_at IS NULL
@@ -30,22 +30,22 @@ const DUE = statement(
 );
 
 /** A schedule as it was seen: it may fire only if it still waits for this tick. */
-export interface DueSchedule {
-  readonly name: string;
+export interface DueSchedule extends ScheduleKey {
   readonly nextAt: Date;
 }
 
 export async function readDueSchedules(db: Queryable, max: number): Promise<DueSchedule[]> {
-  const rows = await db.query<{ name: string; next_at: Date }>(DUE, [max]);
-  return rows.map((row) => ({ name: row.name, nextAt: row.next_at }));
+  const rows = await db.query<ScheduleKey & { readonly next_at: Date }>(DUE, [max]);
+  return rows.map(({ tenant, name, next_at }) => ({ tenant, name, nextAt: next_at }));
 }
 
 // A row that is locked is being fired or changed by somebody: not to be waited for.
 const LOCK = statement(
   "schedule_lock_due",
-  `SELECT cron, time_zone, queue, payload, options, catch_up, catch_up_max, NOW() AS now
+  `SELECT tenant, cron, time_zone, queue, payload, options, catch_up, catch_up_max, NOW() AS now
      FROM {schema}.schedules
-    WHERE name = $1
+    WHERE tenant = $3
+      AND name = $1
       AND next_at = $2::timestamptz
       AND paused_at IS NULL
       FOR UPDATE SKIP LOCKED`,
@@ -54,7 +54,7 @@ const LOCK = statement(
 export interface LockedSchedule
   extends Pick<
     ScheduleRow,
-    "cron" | "time_zone" | "queue" | "payload" | "options" | "catch_up" | "catch_up_max"
+    "tenant" | "cron" | "time_zone" | "queue" | "payload" | "options" | "catch_up" | "catch_up_max"
   > {
   /** The database's clock. */
   readonly now: Date;
@@ -65,24 +65,25 @@ export async function lockDueSchedule(
   tx: Queryable,
   due: DueSchedule,
 ): Promise<LockedSchedule | undefined> {
-  const [row] = await tx.query<LockedSchedule>(LOCK, [due.name, due.nextAt.toISOString()]);
+  const { tenant, name, nextAt } = due;
+  const [row] = await tx.query<LockedSchedule>(LOCK, [name, nextAt.toISOString(), tenant]);
   return row;
 }
 
 const FIRED = statement(
   "schedule_fired",
   `SELECT tick FROM {schema}.schedule_firings
-    WHERE name = $1 AND kind = 'tick' AND tick = ANY($2::timestamptz[])`,
+    WHERE tenant = $3 AND name = $1 AND kind = 'tick' AND tick = ANY($2::timestamptz[])`,
 );
 
 /** Those of the ticks that fired before: somebody set the clock or next_at back. */
 export async function readFiredTicks(
   tx: Queryable,
-  name: string,
+  { tenant, name }: ScheduleKey,
   ticks: readonly Date[],
 ): Promise<Date[]> {
   const texts = ticks.map((tick) => tick.toISOString());
-  const rows = await tx.query<{ tick: Date }>(FIRED, [name, texts]);
+  const rows = await tx.query<{ tick: Date }>(FIRED, [name, texts, tenant]);
   return rows.map((row) => row.tick);
 }
 
@@ -95,19 +96,21 @@ const ADVANCE = statement(
             last_at = COALESCE(($5::timestamptz[])[cardinality($5::timestamptz[])], last_at),
             last_task_id = COALESCE(($6::bigint[])[cardinality($6::bigint[])], last_task_id),
             missed = missed + $4::bigint, failures = 0, retry_at = NULL, last_error = NULL
-      WHERE name = $1
+      WHERE tenant = $8
+        AND name = $1
         AND next_at = $2::timestamptz
-     RETURNING name
+     RETURNING tenant, name
    ), recorded AS (
-     INSERT INTO {schema}.schedule_firings (name, kind, tick, task_id)
-     SELECT advanced.name, 'tick', given.tick, given.task_id
+     INSERT INTO {schema}.schedule_firings (tenant, name, kind, tick, task_id)
+     SELECT advanced.tenant, advanced.name, 'tick', given.tick, given.task_id
        FROM advanced, unnest($5::timestamptz[], $6::bigint[]) AS given(tick, task_id)
       ORDER BY given.tick
    ), trimmed AS (
      DELETE FROM {schema}.schedule_firings
-      WHERE name = $1
+      WHERE tenant = $8
+        AND name = $1
         AND id <= (SELECT id FROM {schema}.schedule_firings
-                    WHERE name = $1 ORDER BY id DESC OFFSET $7 LIMIT 1)
+                    WHERE tenant = $8 AND name = $1 ORDER BY id DESC OFFSET $7 LIMIT 1)
    )
    SELECT name FROM advanced`,
 );
@@ -136,6 +139,7 @@ export async function advanceSchedule(
     advance.ticks.map((tick) => tick.toISOString()),
     [...advance.taskIds],
     advance.kept,
+    due.tenant,
   ]);
   return rows.length === 1;
 }
@@ -145,7 +149,8 @@ const SET_BACK = statement(
   `UPDATE {schema}.schedules
       SET failures = failures + 1, last_error = $3,
           retry_at = NOW() + make_interval(secs => LEAST($4::float8, 2 ^ LEAST(failures, 30)))
-    WHERE name = $1
+    WHERE tenant = $5
+      AND name = $1
       AND next_at = $2::timestamptz`,
 );
 
@@ -156,32 +161,33 @@ export async function setBackSchedule(
   error: string,
   secondsMax: number,
 ): Promise<void> {
-  await db.query(SET_BACK, [due.name, due.nextAt.toISOString(), error, secondsMax]);
+  const { tenant, name, nextAt } = due;
+  await db.query(SET_BACK, [name, nextAt.toISOString(), error, secondsMax, tenant]);
 }
 
 const RECORD_RUN = statement(
   "schedule_record_run",
   `WITH trimmed AS (
      DELETE FROM {schema}.schedule_firings
-      WHERE name = $1
+      WHERE tenant = $4
+        AND name = $1
         AND id <= (SELECT id FROM {schema}.schedule_firings
-                    WHERE name = $1 ORDER BY id DESC OFFSET $3 LIMIT 1)
+                    WHERE tenant = $4 AND name = $1 ORDER BY id DESC OFFSET $3 LIMIT 1)
    )
-   INSERT INTO {schema}.schedule_firings (name, kind, tick, task_id)
-   VALUES ($1, 'run-now', NOW(), $2::bigint)`,
+   INSERT INTO {schema}.schedule_firings (tenant, name, kind, tick, task_id)
+   VALUES ($4, $1, 'run-now', NOW(), $2::bigint)`,
 );
 
 export async function recordRun(
   tx: Queryable,
-  name: string,
+  { tenant, name }: ScheduleKey,
   taskId: string,
   kept: number,
 ): Promise<void> {
-  await tx.query(RECORD_RUN, [name, taskId, kept]);
+  await tx.query(RECORD_RUN, [name, taskId, kept, tenant]);
 }
 
-export interface FiringRow {
-  readonly name: string;
+export interface FiringRow extends ScheduleKey {
   readonly kind: "tick" | "run-now";
   readonly tick: Date;
   readonly task_id: string;
@@ -190,26 +196,35 @@ export interface FiringRow {
 
 const READ = statement(
   "schedule_firings_read",
-  `SELECT name, kind, tick, task_id, fired_at
+  `SELECT tenant, name, kind, tick, task_id, fired_at
      FROM {schema}.schedule_firings
-    WHERE name = $1
+    WHERE tenant = $3 AND name = $1
     ORDER BY id DESC
     LIMIT $2`,
 );
 
 /** Latest first. */
-export async function readFirings(db: Queryable, name: string, max: number): Promise<FiringRow[]> {
-  return await db.query<FiringRow>(READ, [name, max]);
+export async function readFirings(
+  db: Queryable,
+  { tenant, name }: ScheduleKey,
+  max: number,
+): Promise<FiringRow[]> {
+  return await db.query<FiringRow>(READ, [name, max, tenant]);
 }
 
 const OF_TASK = statement(
   "schedule_firing_of_task",
-  `SELECT name, kind, tick, task_id, fired_at
+  `SELECT tenant, name, kind, tick, task_id, fired_at
      FROM {schema}.schedule_firings
-    WHERE task_id = $1::text::bigint`,
+    WHERE task_id = $1::text::bigint
+      AND ($2::text IS NULL OR tenant = $2)`,
 );
 
-export async function readFiringOf(db: Queryable, taskId: string): Promise<FiringRow | undefined> {
-  const [row] = await db.query<FiringRow>(OF_TASK, [taskId]);
+export async function readFiringOf(
+  db: Queryable,
+  taskId: string,
+  tenant?: string,
+): Promise<FiringRow | undefined> {
+  const [row] = await db.query<FiringRow>(OF_TASK, [taskId, tenant ?? null]);
   return row;
 }

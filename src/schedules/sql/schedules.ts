@@ -2,11 +2,12 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import type { CatchUpPolicy } from "../cron.ts";
 
-const COLUMNS = `name, cron, time_zone, queue, payload, options, catch_up, catch_up_max, next_at,
-       last_at, last_task_id, missed::float8 AS missed, retry_at, last_error, paused_at,
+const COLUMNS = `tenant, name, cron, time_zone, queue, payload, options, catch_up, catch_up_max,
+       next_at, last_at, last_task_id, missed::float8 AS missed, retry_at, last_error, paused_at,
        created_at, updated_at`;
 
 export interface ScheduleRow {
+  readonly tenant: string;
   readonly name: string;
   readonly cron: string;
   readonly time_zone: string;
@@ -29,20 +30,51 @@ export interface ScheduleRow {
 /** What a definition says, written down. */
 export type ScheduleDefinitionRow = Pick<
   ScheduleRow,
-  "name" | "cron" | "time_zone" | "queue" | "payload" | "options" | "catch_up" | "catch_up_max"
+  | "tenant"
+  | "name"
+  | "cron"
+  | "time_zone"
+  | "queue"
+  | "payload"
+  | "options"
+  | "catch_up"
+  | "catch_up_max"
 >;
+
+/** Two tenants may have schedules of one name. */
+export interface ScheduleKey {
+  readonly tenant: string;
+  readonly name: string;
+}
 
 const READ = statement(
   "schedules_read",
   `SELECT ${COLUMNS}
      FROM {schema}.schedules
-    WHERE $1::text IS NULL OR name = $1
-    ORDER BY name`,
+    WHERE ($1::text IS NULL OR tenant = $1)
+      AND ($2::text IS NULL OR name = $2)
+      AND ($3::text[] IS NULL OR queue = ANY ($3::text[]))
+      AND ($4::text IS NULL OR name > $4)
+    ORDER BY name, tenant
+    LIMIT $5::int`,
 );
 
-/** All of them, or the one of this name. */
-export async function readSchedules(db: Queryable, name?: string): Promise<ScheduleRow[]> {
-  return await db.query<ScheduleRow>(READ, [name ?? null]);
+export interface ScheduleFilter {
+  /** Defaults to any. */
+  readonly tenant?: string | undefined;
+  readonly name?: string | undefined;
+  /** Only those that enqueue to one of these. */
+  readonly queues?: readonly string[] | undefined;
+  /** Only names above this one. */
+  readonly after?: string | undefined;
+  /** Defaults to all. */
+  readonly limit?: number | undefined;
+}
+
+/** By name. */
+export async function readSchedules(db: Queryable, filter: ScheduleFilter): Promise<ScheduleRow[]> {
+  const { tenant = null, name = null, queues = null, after = null, limit = null } = filter;
+  return await db.query<ScheduleRow>(READ, [tenant, name, queues, after, limit]);
 }
 
 const NOW = statement("schedules_now", "SELECT NOW() AS now");
@@ -56,21 +88,24 @@ export async function readNow(tx: Queryable): Promise<Date> {
 
 const LOCK = statement(
   "schedule_lock",
-  `SELECT ${COLUMNS} FROM {schema}.schedules WHERE name = $1 FOR UPDATE`,
+  `SELECT ${COLUMNS} FROM {schema}.schedules WHERE tenant = $1 AND name = $2 FOR UPDATE`,
 );
 
 /** Waits for a firing in flight; none begins before the transaction has ended. */
-export async function lockSchedule(tx: Queryable, name: string): Promise<ScheduleRow | undefined> {
-  const [row] = await tx.query<ScheduleRow>(LOCK, [name]);
+export async function lockSchedule(
+  tx: Queryable,
+  { tenant, name }: ScheduleKey,
+): Promise<ScheduleRow | undefined> {
+  const [row] = await tx.query<ScheduleRow>(LOCK, [tenant, name]);
   return row;
 }
 
 const INSERT = statement(
   "schedule_insert",
   `INSERT INTO {schema}.schedules
-          (name, cron, time_zone, queue, payload, options, catch_up, catch_up_max, next_at)
-   VALUES ($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8, $9::timestamptz)
-       ON CONFLICT (name) DO NOTHING
+          (name, cron, time_zone, queue, payload, options, catch_up, catch_up_max, next_at, tenant)
+   VALUES ($1, $2, $3, $4, $5, $6::text::jsonb, $7, $8, $9::timestamptz, $10)
+       ON CONFLICT (tenant, name) DO NOTHING
    RETURNING ${COLUMNS}`,
 );
 // Whatever kept the old definition from firing need not concern the new one.
@@ -80,7 +115,7 @@ const UPDATE = statement(
       SET cron = $2, time_zone = $3, queue = $4, payload = $5, options = $6::text::jsonb,
           catch_up = $7, catch_up_max = $8, next_at = $9::timestamptz, updated_at = NOW(),
           failures = 0, retry_at = NULL, last_error = NULL
-    WHERE name = $1
+    WHERE name = $1 AND tenant = $10
    RETURNING ${COLUMNS}`,
 );
 
@@ -94,6 +129,7 @@ const toValues = (schedule: ScheduleDefinitionRow, nextAt: Date | undefined): un
   schedule.catch_up,
   schedule.catch_up_max,
   nextAt?.toISOString() ?? null,
+  schedule.tenant,
 ];
 
 /** Undefined when the name is taken. */
@@ -118,36 +154,41 @@ export async function updateSchedule(
 
 const DELETE = statement(
   "schedule_delete",
-  "DELETE FROM {schema}.schedules WHERE name = $1 RETURNING name",
+  "DELETE FROM {schema}.schedules WHERE tenant = $1 AND name = $2 RETURNING name",
 );
 
-export async function deleteSchedule(tx: Queryable, name: string): Promise<boolean> {
-  const rows = await tx.query(DELETE, [name]);
+export async function deleteSchedule(
+  tx: Queryable,
+  { tenant, name }: ScheduleKey,
+): Promise<boolean> {
+  const rows = await tx.query(DELETE, [tenant, name]);
   return rows.length === 1;
 }
 
 const PAUSE = statement(
   "schedule_pause",
-  `UPDATE {schema}.schedules SET paused_at = NOW() WHERE name = $1 AND paused_at IS NULL`,
+  `UPDATE {schema}.schedules
+      SET paused_at = NOW()
+    WHERE tenant = $1 AND name = $2 AND paused_at IS NULL`,
 );
 
-export async function pauseSchedule(tx: Queryable, name: string): Promise<void> {
-  await tx.query(PAUSE, [name]);
+export async function pauseSchedule(tx: Queryable, { tenant, name }: ScheduleKey): Promise<void> {
+  await tx.query(PAUSE, [tenant, name]);
 }
 
 const RESUME = statement(
   "schedule_resume",
   `UPDATE {schema}.schedules
-      SET paused_at = NULL, next_at = $2::timestamptz, failures = 0, retry_at = NULL,
+      SET paused_at = NULL, next_at = $3::timestamptz, failures = 0, retry_at = NULL,
           last_error = NULL
-    WHERE name = $1 AND paused_at IS NOT NULL`,
+    WHERE tenant = $1 AND name = $2 AND paused_at IS NOT NULL`,
 );
 
 /** Of a row that is locked. */
 export async function resumeSchedule(
   tx: Queryable,
-  name: string,
+  { tenant, name }: ScheduleKey,
   nextAt: Date | undefined,
 ): Promise<void> {
-  await tx.query(RESUME, [name, nextAt?.toISOString() ?? null]);
+  await tx.query(RESUME, [tenant, name, nextAt?.toISOString() ?? null]);
 }

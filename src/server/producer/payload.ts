@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { JsonText } from "../../tasks/encode.ts";
+import { JsonText } from "../../base/json-text.ts";
 
 /** JSON as it was sent, every byte of it; undefined when it is none. */
 export function jsonOf(bytes: Buffer): JsonText | undefined {

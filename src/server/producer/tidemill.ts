@@ -1,7 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { InvalidInputError } from "../../base/errors.ts";
+import type { JsonText } from "../../base/json-text.ts";
 import { VERSION } from "../../base/version.ts";
-import type { JsonText, NewTask } from "../../tasks/encode.ts";
+import type { NewTask } from "../../tasks/encode.ts";
 import {
   type Backoff,
   type Create,

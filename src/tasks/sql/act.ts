@@ -1,6 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { HISTORY_COLUMNS } from "./finish.ts";
+import type { TaskScope } from "./inspect.ts";
 
 const CANCEL_WAITING = statement(
   "task_cancel_waiting",
@@ -81,16 +82,14 @@ export async function hurryTask(db: Queryable, id: string, tenant?: string): Pro
 }
 
 const DEAD_FILTER = `
-        WHERE ($1::text IS NULL OR queue = $1)
+        WHERE ($1::text[] IS NULL OR queue = ANY ($1::text[]))
           AND ($2::text IS NULL OR tenant = $2)
           AND ($3::text IS NULL OR cause = $3)
           AND ($4::text IS NULL OR kind = $4)
           AND ($5::text IS NULL OR id = ANY ($5::text::bigint[]))
           AND ($6::text IS NULL OR partition_key = $6)`;
 
-export interface DeadFilter {
-  readonly queue?: string;
-  readonly tenant?: string;
+export interface DeadFilter extends TaskScope {
   readonly cause?: string;
   readonly kind?: string;
   readonly ids?: readonly string[];
@@ -98,7 +97,7 @@ export interface DeadFilter {
 }
 
 const filterValues = (filter: DeadFilter): unknown[] => [
-  filter.queue ?? null,
+  filter.queues ?? null,
   filter.tenant ?? null,
   filter.cause ?? null,
   filter.kind ?? null,
@@ -186,13 +185,29 @@ export async function purgeDeadLetters(
 const EDIT = statement(
   "dead_letter_edit",
   `UPDATE {schema}.dead_letters
-      SET payload = $2, bytes = NULL, content_type = NULL
+      SET payload = $2, bytes = $3, content_type = $4
     WHERE id = $1
+      AND ($5::text IS NULL OR tenant = $5)
+      AND ($6::text[] IS NULL OR queue = ANY ($6::text[]))
    RETURNING id`,
 );
 
-export async function editDeadLetter(db: Queryable, id: string, json: string): Promise<boolean> {
-  return (await db.query(EDIT, [id, json])).length === 1;
+/** JSON, or bytes with their type. */
+export type NewPayload =
+  | { readonly json: string }
+  | { readonly bytes: Uint8Array; readonly contentType: string };
+
+export async function editDeadLetter(
+  db: Queryable,
+  id: string,
+  payload: NewPayload,
+  { tenant, queues }: TaskScope,
+): Promise<boolean> {
+  const values =
+    "json" in payload
+      ? [payload.json, null, null]
+      : [null, Buffer.from(payload.bytes), payload.contentType];
+  return (await db.query(EDIT, [id, ...values, tenant ?? null, queues ?? null])).length === 1;
 }
 
 // A task that ended without having died: refused for good, or cancelled. It starts anew.
@@ -231,4 +246,41 @@ const REVIVE = statement(
 
 export async function reviveTask(db: Queryable, id: string, tenant?: string): Promise<boolean> {
   return (await db.query(REVIVE, [id, tenant ?? null])).length === 1;
+}
+
+// By the index of ids, which each partition has: history has no other.
+const FORGET_ENDED = statement(
+  "task_history_forget",
+  `WITH edge AS (
+     SELECT COALESCE($1::timestamptz, NOW() - make_interval(secs => $2)) AS at
+   ), picked AS (
+     SELECT id, finished_at
+       FROM {schema}.task_history
+      WHERE finished_at < (SELECT at FROM edge)
+        AND ($3::text IS NULL OR tenant = $3)
+        AND ($4::text[] IS NULL OR queue = ANY ($4::text[]))
+      LIMIT $5
+   ), done AS (
+     DELETE FROM {schema}.task_history AS old
+      USING picked
+      WHERE old.id = picked.id
+        AND old.finished_at = picked.finished_at
+        AND ($3::text IS NULL OR old.tenant = $3)
+     RETURNING old.id
+   )
+   SELECT (SELECT count(*)::int FROM done) AS deleted, at AS edge FROM edge`,
+);
+
+export async function deleteEnded(
+  db: Queryable,
+  edge: { readonly before: Date } | { readonly olderThanMs: number },
+  max: number,
+  { tenant, queues }: TaskScope,
+): Promise<{ readonly deleted: number; readonly edge: Date }> {
+  const [before, seconds] =
+    "before" in edge ? [edge.before.toISOString(), null] : [null, edge.olderThanMs / 1000];
+  const values = [before, seconds, tenant ?? null, queues ?? null, max];
+  const [row] = await db.query<{ deleted: number; edge: Date }>(FORGET_ENDED, values);
+  if (row === undefined) throw new Error("the database did not say what it deleted");
+  return row;
 }

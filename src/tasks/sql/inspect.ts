@@ -69,10 +69,14 @@ export interface TaskRow {
   readonly finished_at: Date | null;
 }
 
+const OF_SCOPE = `
+      AND ($2::text IS NULL OR tenant = $2)
+      AND ($3::text[] IS NULL OR queue = ANY ($3::text[]))`;
+
 // One statement, one snapshot: a task that moves from one table to another is in exactly one.
 const FIND = statement(
   "tasks_find",
-  `${LIVE} WHERE id = ANY ($1::text::bigint[])
+  `${LIVE} WHERE id = ANY ($1::text::bigint[]) ${OF_SCOPE}
     UNION ALL ${inPacks(`
             SELECT *
               FROM {schema}.task_packs
@@ -84,13 +88,24 @@ const FIND = statement(
                           FROM {schema}.task_packs AS pack
                          WHERE ${holdsTask("given.id")}
                       ) AS found
-                      GROUP BY found.id))`)} WHERE one.id = ANY ($1::text::bigint[])
-    UNION ALL ${ENDED} WHERE id = ANY ($1::text::bigint[])
-    UNION ALL ${DEAD} WHERE id = ANY ($1::text::bigint[])`,
+                      GROUP BY found.id))`)} WHERE one.id = ANY ($1::text::bigint[]) ${OF_SCOPE}
+    UNION ALL ${ENDED} WHERE id = ANY ($1::text::bigint[]) ${OF_SCOPE}
+    UNION ALL ${DEAD} WHERE id = ANY ($1::text::bigint[]) ${OF_SCOPE}`,
 );
 
-export async function findTasks(db: Queryable, ids: readonly string[]): Promise<TaskRow[]> {
-  return await db.query<TaskRow>(FIND, [`{${ids.join(",")}}`]);
+/** Whose tasks may be found, and of which queues; both default to all. */
+export interface TaskScope {
+  readonly tenant?: string | undefined;
+  readonly queues?: readonly string[] | undefined;
+}
+
+export async function findTasks(
+  db: Queryable,
+  ids: readonly string[],
+  { tenant, queues }: TaskScope,
+): Promise<TaskRow[]> {
+  const values = [`{${ids.join(",")}}`, tenant ?? null, queues ?? null];
+  return await db.query<TaskRow>(FIND, values);
 }
 
 const FAILURES = statement(
@@ -98,6 +113,13 @@ const FAILURES = statement(
   `SELECT at, attempt, outcome, reason, stack, worker_id
      FROM {schema}.task_failures
     WHERE task_id = $1
+      AND ($2::text IS NULL
+           OR EXISTS (SELECT FROM {schema}.tasks AS live
+                       WHERE live.id = $1 AND live.tenant = $2)
+           OR EXISTS (SELECT FROM {schema}.task_history AS ended
+                       WHERE ended.id = $1 AND ended.tenant = $2)
+           OR EXISTS (SELECT FROM {schema}.dead_letters AS dead
+                       WHERE dead.id = $1 AND dead.tenant = $2))
     ORDER BY at, attempt`,
 );
 
@@ -110,12 +132,16 @@ export interface FailureRow {
   readonly worker_id: string | null;
 }
 
-export async function readFailures(db: Queryable, id: string): Promise<FailureRow[]> {
-  return await db.query<FailureRow>(FAILURES, [id]);
+export async function readFailures(
+  db: Queryable,
+  id: string,
+  tenant?: string,
+): Promise<FailureRow[]> {
+  return await db.query<FailureRow>(FAILURES, [id, tenant ?? null]);
 }
 
 const WHERE = `
-    WHERE ($1::text IS NULL OR queue = $1)
+    WHERE ($1::text[] IS NULL OR queue = ANY ($1::text[]))
       AND ($2::text IS NULL OR tenant = $2)
       AND ($3::text IS NULL OR partition_key = $3)
       AND ($4::bigint IS NULL OR id < $4)`;
@@ -123,7 +149,7 @@ const WHERE = `
 const list = (name: string, source: string, state: string) =>
   statement(name, `${source} ${WHERE} AND ${state} ORDER BY id DESC LIMIT $6`);
 
-const PACK_FILTER = `($1::text IS NULL OR queue = $1)
+const PACK_FILTER = `($1::text[] IS NULL OR queue = ANY ($1::text[]))
             AND ($2::text IS NULL OR tenant = $2)
             AND ($3::text IS NULL OR $3 = ANY (string_to_array(keys, chr(30))))
             AND ($5::text IS NULL OR $5 = CASE WHEN claim_id IS NULL THEN 'pending'
@@ -155,9 +181,7 @@ const LIST_LIVE = statement(
 const LIST_ENDED = list("tasks_list_ended", ENDED, "($5::text IS NULL OR state = $5)");
 const LIST_DEAD = list("tasks_list_dead", DEAD, "($5::text IS NULL OR $5 = 'dead')");
 
-export interface TaskFilter {
-  readonly queue?: string | undefined;
-  readonly tenant?: string | undefined;
+export interface TaskFilter extends TaskScope {
   readonly partitionKey?: string | undefined;
   readonly state?: TaskRow["state"] | undefined;
   /** Only ids below this one: the last of the page before. */
@@ -167,8 +191,9 @@ export interface TaskFilter {
 
 /** Newest first. */
 export async function listTasks(db: Queryable, filter: TaskFilter): Promise<TaskRow[]> {
-  const { queue = null, tenant = null, partitionKey = null, state = null, before = null } = filter;
-  const values = [queue, tenant, partitionKey, before, state, filter.limit];
+  const { queues = null, tenant = null, partitionKey = null } = filter;
+  const { state = null, before = null } = filter;
+  const values = [queues, tenant, partitionKey, before, state, filter.limit];
   const isEnd = state === "completed" || state === "failed" || state === "cancelled";
   const sources =
     state === null

@@ -139,6 +139,21 @@ export async function readQueueCounts(db: Queryable): Promise<QueueCounts[]> {
   return await db.query<QueueCounts>(COUNTS);
 }
 
+// The index of those that wait for their time is as long as they are many.
+const SCHEDULED = statement(
+  "queue_scheduled",
+  `SELECT count(*)::int AS count
+     FROM (SELECT FROM {schema}.tasks
+            WHERE claim_order IS NULL AND queue = $1
+            LIMIT $2) AS counted`,
+);
+
+/** Tasks that wait for their time, counted up to so many. */
+export async function countScheduled(db: Queryable, queue: string, max: number): Promise<number> {
+  const [row] = await db.query<{ count: number }>(SCHEDULED, [queue, max]);
+  return row?.count ?? 0;
+}
+
 const PAUSE_KEY = statement(
   "key_pause",
   `INSERT INTO {schema}.key_holds AS hold

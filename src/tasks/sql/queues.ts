@@ -41,6 +41,30 @@ export async function registerQueue(db: Queryable, queue: QueueRegistration): Pr
   return rows.length === 1;
 }
 
+// Whatever its definition says, if it has one. No more than so many: names come from callers.
+const ENSURE = statement(
+  "queue_ensure",
+  `INSERT INTO {schema}.queues (name, key_space_id, settings, limits_defined)
+   SELECT $1, space.id, $3::text::jsonb, $4::text::jsonb
+     FROM {schema}.key_spaces AS space
+    WHERE space.name = $2
+      AND (SELECT count(*) FROM {schema}.queues) < $5
+       ON CONFLICT (name) DO NOTHING
+   RETURNING name`,
+);
+
+/** True when it was not there and is now. */
+export async function ensureQueue(
+  db: Queryable,
+  queue: QueueRegistration,
+  max: number,
+): Promise<boolean> {
+  const { name, keySpace, settings, limits } = queue;
+  await db.query(KEY_SPACE, [keySpace]);
+  const values = [name, keySpace, JSON.stringify(settings), JSON.stringify(limits), max];
+  return (await db.query(ENSURE, values)).length === 1;
+}
+
 const READ = statement(
   "queues_read",
   `SELECT queue.name, queue.key_space_id, space.name AS key_space, queue.settings, queue.limits,

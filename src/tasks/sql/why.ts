@@ -75,7 +75,8 @@ const WHY = statement(
             WHERE ${holdsTask("$1::bigint")}
               AND one.id = $1) AS task
      JOIN {schema}.queues AS queue ON queue.name = task.queue
-     JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id`,
+     JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
+    WHERE $2::text IS NULL OR task.tenant = $2`,
 );
 
 export interface WhyFacts {
@@ -119,7 +120,11 @@ export interface HoldFact {
 }
 
 /** Undefined when the task is not live. */
-export async function readWhy(db: Queryable, id: string): Promise<WhyFacts | undefined> {
-  const [row] = await db.query<WhyFacts>(WHY, [id]);
+export async function readWhy(
+  db: Queryable,
+  id: string,
+  tenant?: string,
+): Promise<WhyFacts | undefined> {
+  const [row] = await db.query<WhyFacts>(WHY, [id, tenant ?? null]);
   return row;
 }

@@ -35,11 +35,12 @@ const PASS = [
        UPDATE {schema}.schedules
           SET next_at = next_at - make_interval(secs => $1::float8),
               retry_at = retry_at - make_interval(secs => $1::float8)
-       RETURNING name, next_at
+       RETURNING tenant, name, next_at
      )
      DELETE FROM {schema}.schedule_firings AS firing
       USING passed
-      WHERE firing.name = passed.name AND firing.kind = 'tick' AND firing.tick >= passed.next_at`,
+      WHERE firing.tenant = passed.tenant AND firing.name = passed.name
+        AND firing.kind = 'tick' AND firing.tick >= passed.next_at`,
   ),
 ];
 

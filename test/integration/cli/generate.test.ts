@@ -30,7 +30,8 @@ async function describeSchema(pool: pg.Pool): Promise<unknown[]> {
      UNION ALL
      SELECT 'migration ' || version, name || ' ' || checksum FROM tidemill.migrations
      UNION ALL
-     SELECT 'setting ' || key, value FROM tidemill.settings
+     SELECT 'setting ' || key, CASE key WHEN 'tenant_role' THEN 'of the database' ELSE value END
+       FROM tidemill.settings
       ORDER BY 1, 2`,
   );
   return rows;

@@ -40,7 +40,9 @@ it("a schedule is added with all options, listed, and replaced only on confirmat
       catchUpMax: 7,
     },
   ]);
-  expect(await schedule("list")).toMatch(/nightly +0 3 \* \* \* +Europe\/Berlin +mails +active +2/);
+  expect(await schedule("list")).toMatch(
+    /nightly +default +0 3 \* \* \* +Europe\/Berlin +mails +active +2/,
+  );
   await expectRefused(database, ["schedule", "add", ...NIGHTLY], {
     code: 2,
     says: /replaces schedule nightly \(0 3 \* \* \* in Europe\/Berlin, to queue mails\).*--yes/,

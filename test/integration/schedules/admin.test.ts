@@ -70,7 +70,7 @@ describe("put", () => {
     const made = await Promise.all(puts);
     for (const one of made) expect(one).toEqual(made[0]);
     await setBack(scene, "sales", 60);
-    const past = await scene.admin.get("sales");
+    const past = await scene.admin.get("sales", { tenant: "a" });
     expect(await scene.admin.put("sales", { ...options, catchUp: "once" })).toEqual(past);
     expect(await readVersion(scene)).toBe(before + 1);
   });
@@ -79,7 +79,7 @@ describe("put", () => {
     const scene = await newScene();
     await scene.admin.put("sales", SALES);
     const nextAt = await setBack(scene, "sales", 30);
-    await fireSchedule(scene.tasks, { name: "sales", nextAt });
+    await fireSchedule(scene.tasks, { tenant: "default", name: "sales", nextAt });
     const before = await scene.admin.get("sales");
     const after = await scene.admin.put("sales", { ...SALES, payload: { name: "all" } });
     expect(after.payload).toEqual({ name: "all" });
@@ -224,7 +224,9 @@ describe("pause", () => {
     await eventually(async () => expect(await readTicks(scene, "running")).toHaveLength(1));
     await stop();
     expect(await readTicks(scene, "paused")).toEqual([]);
-    expect(await fireSchedule(scene.tasks, { name: "paused", nextAt })).toBeUndefined();
+    expect(
+      await fireSchedule(scene.tasks, { tenant: "default", name: "paused", nextAt }),
+    ).toBeUndefined();
   });
 
   it("drops what passed meanwhile when it ends", async () => {
@@ -246,7 +248,7 @@ describe("pause", () => {
     const nextAt = await setBack(scene, "sales", 60);
     await scene.admin.resume("sales", { catchUp: true });
     expect((await scene.admin.get("sales")).nextAt).toEqual(nextAt);
-    const fired = await fireSchedule(scene.tasks, { name: "sales", nextAt });
+    const fired = await fireSchedule(scene.tasks, { tenant: "default", name: "sales", nextAt });
     expect(fired?.ticks).toHaveLength(1);
   });
 
@@ -272,7 +274,7 @@ describe("the task of a schedule", () => {
     const options = { kind: "report", tenant: "acme", maxAttempts: 2, traceParent };
     await scene.admin.put("sales", { ...SALES, ...options, priority: 7 });
     const nextAt = await setBack(scene, "sales", 5);
-    const fired = await fireSchedule(scene.tasks, { name: "sales", nextAt });
+    const fired = await fireSchedule(scene.tasks, { tenant: "acme", name: "sales", nextAt });
     await mill.startWorker({ handlers: [handler] });
     const [id = ""] = fired?.taskIds ?? [];
     await eventually(() =>
@@ -322,11 +324,13 @@ describe("the task of a schedule", () => {
     const scene = await newScene();
     await scene.admin.put("sales", SALES);
     const nextAt = await setBack(scene, "sales", 5);
-    await fireSchedule(scene.tasks, { name: "sales", nextAt });
+    await fireSchedule(scene.tasks, { tenant: "default", name: "sales", nextAt });
     await scene.admin.remove("sales");
     expect(await scene.admin.list()).toEqual([]);
     expect(await readTicks(scene, "sales")).toEqual([]);
     expect(await readTaskIds(scene)).toHaveLength(1);
-    expect(await fireSchedule(scene.tasks, { name: "sales", nextAt })).toBeUndefined();
+    expect(
+      await fireSchedule(scene.tasks, { tenant: "default", name: "sales", nextAt }),
+    ).toBeUndefined();
   });
 });

@@ -56,7 +56,7 @@ describe("after an absence", () => {
     const scene = await newScene();
     await scene.admin.put("often", { cron: "* * * * * *", queue: reports, catchUp: "skip" });
     const nextAt = await setBack(scene, "often", 3_600);
-    const fired = await fireSchedule(scene.tasks, { name: "often", nextAt });
+    const fired = await fireSchedule(scene.tasks, { tenant: "default", name: "often", nextAt });
     expect(fired?.ticks).toHaveLength(1);
     expect(fired?.missed).toBe(MISSED_COUNTED_MAX);
     expect(fired?.ticks[0]?.getTime()).toBeGreaterThanOrEqual(nextAt.getTime() + 3_600_000);
@@ -73,7 +73,7 @@ describe("after an absence", () => {
 
   it('"all" fires every tick, oldest first, so many in one transaction', async () => {
     const scene = await newAbsence({ catchUp: "all", catchUpMax: 4 });
-    const due = { name: "yearly", nextAt: new Date(newYear(YEAR - 9)) };
+    const due = { tenant: "default", name: "yearly", nextAt: new Date(newYear(YEAR - 9)) };
     const first = await fireSchedule(scene.tasks, due);
     expect(first?.ticks.map((tick) => tick.toISOString())).toEqual(years(YEAR - 9, YEAR - 6));
     expect((await scene.admin.get("yearly")).nextAt?.toISOString()).toBe(newYear(YEAR - 5));
@@ -90,7 +90,7 @@ describe("after an absence", () => {
     const often = { cron: "* * * * * *", queue: reports, payload, catchUp: "all" as const };
     await scene.admin.put("often", often);
     const nextAt = await setBack(scene, "often", 60);
-    const fired = await fireSchedule(scene.tasks, { name: "often", nextAt });
+    const fired = await fireSchedule(scene.tasks, { tenant: "default", name: "often", nextAt });
     expect(fired?.ticks).toHaveLength(8);
   });
 });
@@ -118,7 +118,11 @@ describe("where the clock is changed", () => {
     });
     const [first = ""] = ticks;
     await setNextAt(scene, "nightly", first);
-    await fireSchedule(scene.tasks, { name: "nightly", nextAt: new Date(first) });
+    await fireSchedule(scene.tasks, {
+      tenant: "default",
+      name: "nightly",
+      nextAt: new Date(first),
+    });
     expect((await readTicks(scene, "nightly")).map(({ tick }) => tick)).toEqual(ticks);
     expect(await readTaskIds(scene)).toHaveLength(ticks.length);
   });

@@ -69,7 +69,7 @@ it("of many firings of the same tick at the same time exactly one happens", asyn
     const attempts = Array.from({ length: 24 }, (_, index) => {
       const context = contexts[index % contexts.length];
       if (context === undefined) throw new Error("no context");
-      return fireSchedule(context, { name: "report", nextAt });
+      return fireSchedule(context, { tenant: "default", name: "report", nextAt });
     });
     const fired = (await Promise.all(attempts)).filter((one) => one !== undefined);
     expect(fired).toHaveLength(1);
@@ -81,7 +81,7 @@ it("a tick that somebody sets next_at back to does not fire again", async () => 
   const scene = await newScene();
   await scene.admin.put("report", { cron: EVERY_SECOND, queue: reports, catchUp: "all" });
   const first = await setBack(scene, "report", 10);
-  const due = { name: "report", nextAt: first };
+  const due = { tenant: "default", name: "report", nextAt: first };
   const before = await fireSchedule(scene.tasks, due);
   await scene.database.pool.query("UPDATE tidemill.schedules SET next_at = $1", [first]);
   const again = await fireSchedule(scene.tasks, due);
@@ -95,11 +95,11 @@ it("a second record of a fired tick is refused by the table", async () => {
   const scene = await newScene();
   await scene.admin.put("report", { cron: "@daily", queue: reports });
   const nextAt = await setBack(scene, "report", 0);
-  await fireSchedule(scene.tasks, { name: "report", nextAt });
+  await fireSchedule(scene.tasks, { tenant: "default", name: "report", nextAt });
   await expect(
     scene.database.pool.query(
-      `INSERT INTO tidemill.schedule_firings (name, kind, tick, task_id)
-       SELECT name, kind, tick, task_id + 1 FROM tidemill.schedule_firings`,
+      `INSERT INTO tidemill.schedule_firings (tenant, name, kind, tick, task_id)
+       SELECT tenant, name, kind, tick, task_id + 1 FROM tidemill.schedule_firings`,
     ),
   ).rejects.toThrow("schedule_firings_tick_idx");
 });

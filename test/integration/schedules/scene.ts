@@ -34,7 +34,10 @@ export async function newScene(): Promise<Scene> {
 }
 
 /** What one process has: connections and a memory of queues of its own. */
-export function openTasks(database: TestDatabase, poolSize = 4): EnqueueContext {
+export function openTasks(
+  database: TestDatabase,
+  poolSize = 4,
+): EnqueueContext & { readonly db: Database } {
   const db = new Database({
     url: database.url,
     names: resolveNames(),

@@ -89,8 +89,9 @@ it("a hundred schedules that are due at once fire once each", async () => {
   await scene.admin.put("s0", { cron: "@yearly", queue: reports });
   await scene.database.pool.query(
     `INSERT INTO tidemill.schedules
-            (name, cron, time_zone, queue, payload, catch_up, catch_up_max, next_at)
-     SELECT 's' || n, '@yearly', 'UTC', 'reports', 'null', 'once', 1, NOW() - n * INTERVAL '1 s'
+            (tenant, name, cron, time_zone, queue, payload, catch_up, catch_up_max, next_at)
+     SELECT 'default', 's' || n, '@yearly', 'UTC', 'reports', 'null', 'once', 1,
+            NOW() - n * INTERVAL '1 s'
        FROM generate_series(1, 119) AS n`,
   );
   await setBack(scene, "s0", 1);
@@ -105,14 +106,14 @@ it("a firing removes the oldest ones of its schedule", async () => {
   await scene.admin.put("often", { cron: "* * * * * *", queue: reports });
   await scene.admin.put("other", { cron: "@daily", queue: reports });
   await scene.database.pool.query(
-    `INSERT INTO tidemill.schedule_firings (name, kind, tick, task_id)
-     SELECT name, 'tick', '2020-01-01'::timestamptz + n * INTERVAL '1 s', n
+    `INSERT INTO tidemill.schedule_firings (tenant, name, kind, tick, task_id)
+     SELECT 'default', name, 'tick', '2020-01-01'::timestamptz + n * INTERVAL '1 s', n
        FROM generate_series(1, $1) AS n, (VALUES ('often'), ('other')) AS given(name)
       ORDER BY n`,
     [FIRINGS_KEPT + 200],
   );
   const nextAt = await setBack(scene, "often", 0);
-  await fireSchedule(scene.tasks, { name: "often", nextAt });
+  await fireSchedule(scene.tasks, { tenant: "default", name: "often", nextAt });
   expect(await readTicks(scene, "often")).toHaveLength(FIRINGS_KEPT + 1);
   expect(await readTicks(scene, "other")).toHaveLength(FIRINGS_KEPT + 200);
   const [last] = await scene.admin.firings("often", { limit: 1 });

@@ -1,0 +1,82 @@
+import type { Clock } from "../../base/clock.ts";
+import { LimitError, messageOf } from "../../base/errors.ts";
+import { writeJson } from "../../base/json-text.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Answer, Endpoint, ErrorStyle } from "./endpoint.ts";
+import { type Arrival, type GateContext, letIn, requestIdOf } from "./gate.ts";
+import type { HttpMetrics } from "./metrics.ts";
+import { type Problem, problemType, toProblem } from "./problem.ts";
+
+export interface AnsweringContext extends GateContext {
+  readonly metrics: HttpMetrics;
+  readonly clock: Clock;
+}
+
+/** One request to one endpoint, from its first letter to its answer. Never throws. */
+export async function answer(
+  context: AnsweringContext,
+  endpoint: Endpoint,
+  request: Request,
+  params: Arrival["params"],
+): Promise<Response> {
+  const { metrics, clock } = context;
+  const requestId = requestIdOf(request.headers);
+  const startedAtMs = clock.now();
+  let response: Response;
+  try {
+    const call = await letIn(context, endpoint, { request, params, requestId });
+    response = toResponse(await endpoint.handle(call), requestId);
+  } catch (error) {
+    if (error instanceof LimitError) metrics.limited.add();
+    const { errors = "problem" } = endpoint;
+    response = refuse(error, requestId, { errors, logger: context.logger });
+  }
+  const { method, path } = endpoint;
+  metrics.requests.add(1, { method, path, status: String(response.status) });
+  metrics.duration.observe((clock.now() - startedAtMs) / 1000, { path });
+  return response;
+}
+
+function toResponse({ status, body, headers = {} }: Answer, requestId: string): Response {
+  if (body === undefined) {
+    return new Response(null, { status, headers: { ...headers, "x-request-id": requestId } });
+  }
+  return new Response(writeJson(body), {
+    status,
+    headers: { "content-type": "application/json", ...headers, "x-request-id": requestId },
+  });
+}
+
+export interface RefuseOptions {
+  readonly errors: ErrorStyle;
+  readonly logger: Logger;
+}
+
+/** Tells the caller what it may know, and the log the rest. */
+export function refuse(
+  error: unknown,
+  requestId: string,
+  { errors, logger }: RefuseOptions,
+): Response {
+  const problem = toProblem(error);
+  if (problem.isHidden) logHidden(problem, error, requestId, logger);
+  const { status, code, title, detail, headers } = problem;
+  const [type, body] =
+    errors === "codeq"
+      ? ["application/json", { error: detail ?? "internal error" }]
+      : [
+          "application/problem+json",
+          { type: problemType(code), title, status, code, detail, requestId },
+        ];
+  return new Response(writeJson(body), {
+    status,
+    headers: { ...headers, "content-type": type, "x-request-id": requestId },
+  });
+}
+
+function logHidden(problem: Problem, error: unknown, requestId: string, logger: Logger): void {
+  const stack = error instanceof Error ? error.stack : undefined;
+  const fields = { requestId, code: problem.code, error: messageOf(error), stack };
+  if (problem.status === 500) logger.error(fields, "a request failed");
+  else logger.warn(fields, "a request was refused for a reason that is not told");
+}

@@ -1,0 +1,49 @@
+import { refuseUnknown, requireNumber, withoutUndefined } from "../../base/options.ts";
+
+/** Limits of the REST API. */
+export interface HttpLimits {
+  /** A larger body is refused unread. Defaults to 8 MiB. */
+  readonly bodyBytesMax?: number;
+  /** Objects and lists inside each other in a body. Defaults to 64. */
+  readonly jsonDepthMax?: number;
+  /** Members of all objects of a body together. Defaults to 100,000. */
+  readonly jsonKeysMax?: number;
+  /** Calls of one tenant per second that this server allows in the long run. Defaults to 500. */
+  readonly callsPerSecond?: number;
+  /** Calls of one tenant that may come at once after a rest. Defaults to 1,000. */
+  readonly callsBurst?: number;
+  /** Longest wait for the result of a task. Defaults to 60. */
+  readonly waitSecondsMax?: number;
+  /** Longest wait for a consumer that `x-wait-for` names. Defaults to 10. */
+  readonly waitForSecondsMax?: number;
+  /** Calls that wait at the same time; more are refused. Defaults to 1,000. */
+  readonly waitsMax?: number;
+}
+
+export type ResolvedHttpLimits = Readonly<Required<HttpLimits>>;
+
+const DEFAULTS: ResolvedHttpLimits = {
+  bodyBytesMax: 8 * 1024 * 1024,
+  jsonDepthMax: 64,
+  jsonKeysMax: 100_000,
+  callsPerSecond: 500,
+  callsBurst: 1_000,
+  waitSecondsMax: 60,
+  waitForSecondsMax: 10,
+  waitsMax: 1_000,
+};
+
+export function resolveHttpLimits(given: HttpLimits): ResolvedHttpLimits {
+  refuseUnknown("HTTP", given, Object.keys(DEFAULTS));
+  const limits = { ...DEFAULTS, ...withoutUndefined(given) };
+  const whole = { min: 1, integer: true };
+  requireNumber("bodyBytesMax", limits.bodyBytesMax, { ...whole, max: 256 * 1024 * 1024 });
+  requireNumber("jsonDepthMax", limits.jsonDepthMax, { ...whole, max: 1_000 });
+  requireNumber("jsonKeysMax", limits.jsonKeysMax, { ...whole, max: 10_000_000 });
+  requireNumber("callsPerSecond", limits.callsPerSecond, { min: 0.001, max: 1_000_000 });
+  requireNumber("callsBurst", limits.callsBurst, { ...whole, max: 1_000_000 });
+  requireNumber("waitSecondsMax", limits.waitSecondsMax, { ...whole, max: 600 });
+  requireNumber("waitForSecondsMax", limits.waitForSecondsMax, { ...whole, max: 600 });
+  requireNumber("waitsMax", limits.waitsMax, { ...whole, max: 100_000 });
+  return Object.freeze(limits);
+}

@@ -1,0 +1,157 @@
+import type { Store } from "../db/database.ts";
+import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
+import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
+import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
+import type { NewTask } from "../tasks/encode.ts";
+import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
+import type { EndOptions, ResultWaiter } from "../tasks/results.ts";
+import type { TaskRow } from "../tasks/sql/inspect.ts";
+import {
+  type AdminChannels,
+  type EndedBefore,
+  type ListTasksOptions,
+  TaskAdmin,
+} from "../tasks/task-admin.ts";
+import type { TaskFailure } from "../tasks/view.ts";
+
+/** What a scope acts through; the store is the tenant's part of the database, where it has one. */
+export interface ScopeContext {
+  readonly store: Store;
+  readonly enqueue: EnqueueContext;
+  readonly results: ResultWaiter;
+  readonly channels: AdminChannels;
+  readonly onEnqueued: (queue: string, count: number) => void;
+}
+
+/** Whose scope it is. `queues` are those that the tenant's caller is for. */
+export interface ScopeOptions {
+  readonly tenant: string;
+  readonly queues: "all" | ReadonlySet<string>;
+}
+
+type Unscoped<T> = Omit<T, "tenant" | "queues">;
+
+/**
+ * What one tenant may do, for servers that act for many: every call names the tenant, and runs
+ * behind the wall if there is one. What belongs to another tenant, or to a queue that the caller is
+ * not for, is not found.
+ */
+export class TenantScope {
+  readonly tenant: string;
+  readonly #scope: { readonly tenant: string; readonly queues?: readonly string[] };
+  readonly #context: ScopeContext;
+  readonly #enqueue: EnqueueContext;
+  readonly #tasks: TaskAdmin;
+  readonly #dead: DeadLetters;
+  readonly #schedules: ScheduleAdmin;
+
+  constructor(context: ScopeContext, { tenant, queues }: ScopeOptions) {
+    const { store, channels, onEnqueued } = context;
+    this.tenant = tenant;
+    this.#scope = { tenant, ...(queues === "all" ? {} : { queues: [...queues] }) };
+    this.#context = context;
+    this.#enqueue = { ...context.enqueue, db: store };
+    this.#tasks = new TaskAdmin(store, channels);
+    this.#dead = new DeadLetters(store, channels);
+    this.#schedules = new ScheduleAdmin(this.#enqueue, channels.changes, (queue) =>
+      onEnqueued(queue, 1),
+    );
+  }
+
+  /** All of them or none, durably when this resolves; their ids in order. */
+  async enqueue(queue: string, tasks: readonly Unscoped<NewTask>[]): Promise<string[]> {
+    const { tenant } = this;
+    const own = tasks.map((task) => ({ ...task, tenant }));
+    const ids = await enqueueTasks(this.#enqueue, queue, own, {});
+    this.#context.onEnqueued(queue, ids.length);
+    return ids;
+  }
+
+  async task(id: string): Promise<TaskRow> {
+    return await this.#tasks.find(id, this.#scope);
+  }
+
+  async tasks(options: Unscoped<ListTasksOptions>): Promise<TaskRow[]> {
+    return await this.#tasks.findAll({ ...options, ...this.#scope });
+  }
+
+  /** The task when it has ended, or as it is when the time is over. */
+  async end(id: string, options: Unscoped<EndOptions>): Promise<TaskRow> {
+    return await this.#context.results.end(id, { ...options, ...this.#scope });
+  }
+
+  async failures(id: string): Promise<TaskFailure[]> {
+    return await this.#tasks.failures(id, this.#scope);
+  }
+
+  async why(id: string): Promise<string> {
+    return await this.#tasks.why(id, this.#scope);
+  }
+
+  async cancel(id: string, reason?: string): Promise<"cancelled" | "cancelling"> {
+    return await this.#tasks.cancel(id, {
+      ...this.#scope,
+      ...(reason === undefined ? {} : { reason }),
+    });
+  }
+
+  async retry(id: string): Promise<void> {
+    await this.#tasks.retry(id, this.#scope);
+  }
+
+  /** Deletes tasks that ended before an instant, at most so many, and tells which instant. */
+  async forgetEnded(
+    edge: EndedBefore,
+    limit: number,
+  ): Promise<{ readonly deleted: number; readonly edge: Date }> {
+    return await this.#tasks.forgetEnded(edge, limit, this.#scope);
+  }
+
+  async redrive(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
+    return await this.#dead.redrive({ ...filter, ...this.#scope }, { limit });
+  }
+
+  async purge(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
+    return await this.#dead.purge({ ...filter, ...this.#scope }, { limit });
+  }
+
+  async editDeadLetter(id: string, payload: unknown, contentType?: string): Promise<void> {
+    const type = contentType === undefined ? {} : { contentType };
+    await this.#dead.edit(id, payload, { ...this.#scope, ...type });
+  }
+
+  /** By name, those above `after`. */
+  async schedules(after: string | undefined, limit: number): Promise<Schedule[]> {
+    const from = after === undefined ? {} : { after };
+    return await this.#schedules.list({ ...this.#scope, ...from, limit });
+  }
+
+  async schedule(name: string): Promise<Schedule> {
+    return await this.#schedules.get(name, this.#scope);
+  }
+
+  async firings(name: string, limit: number): Promise<ScheduleFiring[]> {
+    return await this.#schedules.firings(name, { ...this.#scope, limit });
+  }
+
+  async putSchedule(name: string, options: Unscoped<ScheduleOptions>): Promise<Schedule> {
+    const { tenant, ...queues } = this.#scope;
+    return await this.#schedules.put(name, { ...options, tenant }, queues);
+  }
+
+  async removeSchedule(name: string): Promise<void> {
+    await this.#schedules.remove(name, this.#scope);
+  }
+
+  async pauseSchedule(name: string): Promise<void> {
+    await this.#schedules.pause(name, this.#scope);
+  }
+
+  async resumeSchedule(name: string, options: Unscoped<ResumeOptions>): Promise<void> {
+    await this.#schedules.resume(name, { ...options, ...this.#scope });
+  }
+
+  async runSchedule(name: string): Promise<{ readonly id: string; readonly queue: string }> {
+    return await this.#schedules.runNow(name, this.#scope);
+  }
+}

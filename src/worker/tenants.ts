@@ -1,0 +1,75 @@
+import { systemClock } from "../base/clock.ts";
+import { ConfigError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { refuseUnknown } from "../base/options.ts";
+import type { Database, Queryable, Store } from "../db/database.ts";
+import { TenantWall } from "../db/tenant-wall.ts";
+import type { EnqueueContext } from "../tasks/enqueue.ts";
+import { ResultWaiter } from "../tasks/results.ts";
+import type { AdminChannels } from "../tasks/task-admin.ts";
+import { type ScopeOptions, TenantScope } from "./tenant-scope.ts";
+
+export interface TenantsOptions {
+  /** Refuses to go on without the second wall. Defaults to false: its absence is logged. */
+  readonly requireWall?: boolean;
+}
+
+export interface TenantsContext {
+  readonly db: Database;
+  readonly enqueue: EnqueueContext;
+  readonly channels: AdminChannels;
+  readonly logger: Logger;
+  readonly onEnqueued: (queue: string, count: number) => void;
+}
+
+/** Scopes of tenants over one database. Whoever opened it closes it. */
+export class Tenants {
+  /** The whole database, for what concerns no tenant, such as who is calling. */
+  readonly db: Queryable;
+  /** The role behind which tenants are kept apart, if there is a second wall. */
+  readonly wall: string | undefined;
+  readonly #context: TenantsContext;
+  readonly #storeOf: (tenant: string) => Store;
+  readonly #results: ResultWaiter;
+
+  constructor(context: TenantsContext, wall: TenantWall | undefined) {
+    this.db = context.db;
+    this.wall = wall?.role;
+    this.#context = context;
+    this.#storeOf = (tenant) => wall?.behind(tenant) ?? context.db;
+    this.#results = new ResultWaiter((tenant) => this.#storeOf(tenant ?? ""), systemClock);
+  }
+
+  /** Cheap: made for every request. */
+  of(options: ScopeOptions): TenantScope {
+    const { enqueue, channels, onEnqueued } = this.#context;
+    const store = this.#storeOf(options.tenant);
+    return new TenantScope(
+      { store, enqueue, channels, onEnqueued, results: this.#results },
+      options,
+    );
+  }
+
+  /** For tables of a server's own, which have a tenant as well. */
+  store(tenant: string): Store {
+    return this.#storeOf(tenant);
+  }
+
+  /** Ends every wait for a result. */
+  close(): void {
+    this.#results.close();
+  }
+}
+
+export async function openTenants(
+  context: TenantsContext,
+  options: TenantsOptions,
+): Promise<Tenants> {
+  refuseUnknown("tenants", options, ["requireWall"]);
+  const { requireWall = false } = options;
+  const found = await TenantWall.find(context.db);
+  if (found instanceof TenantWall) return new Tenants(context, found);
+  if (requireWall) throw new ConfigError(found);
+  context.logger.warn({ reason: found }, "tenants are kept apart by statements only");
+  return new Tenants(context, undefined);
+}

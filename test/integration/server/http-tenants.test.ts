@@ -1,0 +1,263 @@
+import fc from "fast-check";
+import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { Database } from "../../../src/db/database.ts";
+import { type CallOptions, openScene, type Reply, type Scene } from "./http-scene.ts";
+
+let scene: Scene;
+/** The same without the second wall: every clause must do by itself. */
+let unwalled: Scene;
+/** What globex has, of every kind, which acme must never reach. */
+let theirs: { pending: string; packed: string; ended: string; dead: string };
+
+const SECRET = "globex-secret";
+const LIMITS = { callsPerSecond: 100_000, callsBurst: 100_000 };
+
+beforeAll(async () => {
+  scene = await openScene({ limits: LIMITS });
+  const { mill, database } = scene;
+  await mill.queues.ensure("mails");
+  const tenant = "globex";
+  const make = async (): Promise<string> =>
+    (await mill.enqueue("mails", { SECRET }, { tenant, kind: SECRET })).id;
+  const [pending, ended, dead] = [await make(), await make(), await make()];
+  const pack = await mill.enqueueMany(
+    "mails",
+    Array.from({ length: 20 }, () => ({ payload: { SECRET }, tenant })),
+  );
+  const { rows } = await database.pool.query("SELECT 1 FROM tidemill.task_packs");
+  expect(rows.length).toBeGreaterThan(0);
+  await mill.tasks.cancel(ended, { reason: SECRET });
+  await database.pool.query(
+    `WITH gone AS (DELETE FROM tidemill.tasks WHERE id = $1 RETURNING *)
+     INSERT INTO tidemill.dead_letters
+            (id, created_at, run_at, claim_order, lease_generation, lane, attempt, max_attempts,
+             losses, priority, tenant, queue, kind, payload, cause, reason)
+     SELECT id, created_at, run_at, claim_order, lease_generation, lane, 1, max_attempts, losses,
+            priority, tenant, queue, kind, payload, 'attempts_exhausted', $2 FROM gone`,
+    [dead, SECRET],
+  );
+  await database.pool.query(
+    `INSERT INTO tidemill.task_failures (task_id, attempt, outcome, reason)
+     SELECT id, 1, 'failed', $2 FROM unnest($1::bigint[]) AS id`,
+    [[pending, ended, dead], SECRET],
+  );
+  await mill.schedules.put("nightly", { cron: "@daily", queue: "mails", payload: SECRET, tenant });
+  theirs = { pending, packed: pack[3]?.id ?? "", ended, dead };
+  await database.pool.query("UPDATE tidemill.settings SET key = 'down' WHERE key = 'tenant_role'");
+  const tenants = await mill.tenants();
+  expect(tenants.wall).toBeUndefined();
+  unwalled = scene.another(LIMITS, { tenants });
+  await database.pool.query("UPDATE tidemill.settings SET key = 'tenant_role' WHERE key = 'down'");
+});
+
+afterEach(() => void vi.restoreAllMocks());
+
+/** Everything of globex, to see that nothing of it changed. */
+async function snapshot(): Promise<unknown> {
+  const { rows } = await scene.database.pool.query<{ all: unknown }>(
+    `SELECT json_build_array(
+       (SELECT json_agg(t ORDER BY id) FROM tidemill.tasks t WHERE tenant = 'globex'),
+       (SELECT json_agg(t ORDER BY id) FROM tidemill.task_packs t WHERE tenant = 'globex'),
+       (SELECT json_agg(t ORDER BY id) FROM tidemill.task_history t WHERE tenant = 'globex'),
+       (SELECT json_agg(t ORDER BY id) FROM tidemill.dead_letters t WHERE tenant = 'globex'),
+       (SELECT json_agg(t) FROM tidemill.schedules t WHERE tenant = 'globex'),
+       (SELECT json_agg(t) FROM tidemill.schedule_firings t WHERE tenant = 'globex'),
+       (SELECT count(*) FROM tidemill.topic_policies t WHERE tenant = 'globex')) AS all`,
+  );
+  return rows[0]?.all;
+}
+
+interface Call {
+  readonly method: string;
+  readonly path: string;
+  readonly json?: unknown;
+  /** What it answers when there is nothing of the caller's. */
+  readonly status: number;
+}
+
+/** Every call that takes an id, a name or a filter of what tenants have. */
+function callsWith(id: string): Call[] {
+  const task = `/v1/tasks/${id}`;
+  const ids = { ids: [id] };
+  return [
+    { method: "GET", path: task, status: 404 },
+    { method: "GET", path: `${task}/failures`, status: 404 },
+    { method: "GET", path: `${task}/why`, status: 404 },
+    { method: "GET", path: `${task}/result`, status: 404 },
+    { method: "GET", path: `${task}/result?waitSeconds=1`, status: 404 },
+    { method: "POST", path: `${task}/cancel`, status: 404 },
+    { method: "POST", path: `${task}/retry`, status: 404 },
+    { method: "PUT", path: `/v1/dead-letters/${id}/payload`, json: { payload: 1 }, status: 404 },
+    { method: "POST", path: "/v1/dead-letters/redrive", json: ids, status: 200 },
+    { method: "POST", path: "/v1/dead-letters/purge", json: ids, status: 200 },
+    { method: "GET", path: `/v1/codeq/tasks/${id}`, status: 404 },
+    { method: "GET", path: `/v1/codeq/tasks/${id}/result`, status: 404 },
+    { method: "GET", path: `/v1/codeq/tasks/${id}/result?waitSeconds=1`, status: 404 },
+  ];
+}
+
+const FUTURE = "2999-01-01T00:00:00Z";
+
+const CALLS: readonly Call[] = [
+  { method: "GET", path: "/v1/tasks?limit=1000", status: 200 },
+  { method: "GET", path: "/v1/tasks?queue=mails&state=dead", status: 200 },
+  { method: "GET", path: "/v1/tasks?state=cancelled", status: 200 },
+  { method: "GET", path: "/v1/tasks?state=pending&limit=1000", status: 200 },
+  { method: "GET", path: "/v1/dead-letters", status: 200 },
+  { method: "POST", path: "/v1/dead-letters/redrive", json: { all: true }, status: 200 },
+  { method: "POST", path: "/v1/dead-letters/purge", json: { all: true }, status: 200 },
+  { method: "POST", path: "/v1/dead-letters/purge", json: { kind: SECRET }, status: 200 },
+  { method: "GET", path: "/v1/schedules", status: 200 },
+  { method: "GET", path: "/v1/schedules/nightly", status: 404 },
+  { method: "GET", path: "/v1/schedules/nightly/firings", status: 404 },
+  { method: "POST", path: "/v1/schedules/nightly/pause", status: 404 },
+  { method: "POST", path: "/v1/schedules/nightly/resume", status: 404 },
+  { method: "POST", path: "/v1/schedules/nightly/run", status: 404 },
+  { method: "DELETE", path: "/v1/schedules/nightly", status: 404 },
+  { method: "POST", path: "/v1/codeq/admin/tasks/cleanup", json: { before: FUTURE }, status: 200 },
+];
+
+const everyId = (): string[] => Object.values(theirs);
+
+function request(
+  { method, path, json }: Call,
+  options: CallOptions = {},
+  at = scene,
+): Promise<Reply> {
+  return at.call(method, path, { ...(json === undefined ? {} : { json }), ...options });
+}
+
+describe("another tenant", () => {
+  it.each([
+    ["behind the wall", () => scene],
+    ["by the statements alone", () => unwalled],
+  ])("finds and changes nothing, with any id, name or filter, %s", async (_, of) => {
+    const before = await snapshot();
+    const all = [...CALLS, ...everyId().flatMap(callsWith)];
+    const callers = fc.constantFrom("producer", "reader", "mailer", "admin", "worker");
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.constantFrom(...all), callers), { minLength: 5, maxLength: 25 }),
+        async (calls) => {
+          const replies = await Promise.all(calls.map(([call, as]) => request(call, { as }, of())));
+          for (const [index, reply] of replies.entries()) {
+            const [call, as] = calls[index] ?? [];
+            const where = `${as} ${call?.method} ${call?.path}: ${reply.text}`;
+            expect(reply.text, where).not.toContain(SECRET);
+            expect([call?.status, 403], where).toContain(reply.status);
+          }
+        },
+      ),
+      { numRuns: 25 },
+    );
+    // Those that may, tried by somebody who may everything.
+    for (const call of all) {
+      const reply = await request(call, { as: "admin" }, of());
+      expect([reply.status, reply.text], `${call.method} ${call.path}`).toEqual([
+        call.status,
+        expect.not.stringContaining(SECRET),
+      ]);
+    }
+    expect(await snapshot()).toEqual(before);
+  });
+
+  it("may use the same names and keys for itself", async () => {
+    const json = { cron: "@hourly", queue: "mails" };
+    expect((await scene.call("PUT", "/v1/schedules/nightly", { json })).status).toBe(200);
+    const hers = await scene.call("GET", "/v1/schedules/nightly", { as: "other" });
+    expect(hers.body).toMatchObject({ cron: "@daily", payload: SECRET });
+    expect((await scene.call("DELETE", "/v1/schedules/nightly")).status).toBe(204);
+  });
+
+  it("sees what is hers, all of it", async () => {
+    const { body } = await scene.call("GET", "/v1/tasks?limit=1000", { as: "other" });
+    const ids = body.tasks.map(({ id }) => id);
+    expect(ids).toHaveLength(23);
+    expect(ids).toEqual(expect.arrayContaining(everyId()));
+    for (const id of everyId()) {
+      const reply = await scene.call("GET", `/v1/tasks/${id}`, { as: "other" });
+      expect(reply.text).toContain(SECRET);
+    }
+  });
+});
+
+/** Every way in which a statement names its tenant, and what is left when it forgets. */
+const CLAUSES: readonly [clause: RegExp, without: string][] = [
+  [/\(\$(\d+)::text IS NULL OR ((?:\w+\.)?)tenant = \$\1\)/g, "($$$1::text IS NULL OR TRUE)"],
+  [/\$(\d+)::text IS NULL OR task\.tenant = \$\1/g, "$$$1::text IS NULL OR TRUE"],
+  [/((?:\w+\.)?)tenant = COALESCE\(\$(\d+), (?:\w+\.)?tenant\)/g, "($$$2::text IS NULL OR TRUE)"],
+  [/\w+\.tenant = \$(\d+)\b/g, "($$$1::text IS NULL OR TRUE)"],
+  [/(?<![\w.])tenant = \$(\d+)\b/g, "($$$1::text IS NULL OR TRUE)"],
+];
+
+function forgetful(text: string): string {
+  return CLAUSES.reduce((left, [clause, without]) => left.replace(clause, without), text);
+}
+
+/** The statements that were sent while `work` ran, those named without their tenant. */
+async function withoutClause(name: string, work: () => Promise<void>): Promise<Set<string>> {
+  const sent = new Set<string>();
+  const original = Reflect.get(Database.prototype, "toQuery");
+  vi.spyOn(Database.prototype, "toQuery").mockImplementation(function (
+    this: Database,
+    statement,
+    values,
+  ) {
+    const query = original.call(this, statement, values);
+    if (forgetful(query.text) === query.text) return query;
+    sent.add(statement.name);
+    if (statement.name !== name) return query;
+    return { text: forgetful(query.text), values: query.values ?? [] };
+  });
+  await work();
+  vi.restoreAllMocks();
+  return sent;
+}
+
+describe("the second wall", () => {
+  it("holds when a statement forgets its tenant, whichever it is", async () => {
+    const all = [...CALLS, ...everyId().flatMap(callsWith)];
+    const callAll = async (): Promise<void> => {
+      const replies = await Promise.all(all.map((call) => request(call, { as: "admin" })));
+      for (const [index, { method, path, status }] of all.entries()) {
+        const reply = replies[index];
+        expect(reply?.text, `${method} ${path}`).not.toContain(SECRET);
+        expect([status, 409], `${method} ${path}`).toContain(reply?.status);
+      }
+    };
+    const before = await snapshot();
+    const statements = await withoutClause("", callAll);
+    expect([...statements].sort()).toEqual([
+      "dead_letter_edit",
+      "dead_letters_purge",
+      "dead_letters_redrive",
+      "pack_open_for_task",
+      "schedule_lock",
+      "schedules_read",
+      "task_cancel_running",
+      "task_cancel_waiting",
+      "task_history_forget",
+      "tasks_find",
+      "tasks_list_dead",
+      "tasks_list_ended",
+      "tasks_list_live",
+    ]);
+    for (const name of statements) {
+      await withoutClause(name, callAll);
+      expect(await snapshot(), name).toEqual(before);
+    }
+  });
+
+  it("is what held: without it, a forgotten tenant is somebody else's data", async () => {
+    const { pool } = scene.database;
+    await pool.query("ALTER TABLE tidemill.tasks DISABLE ROW LEVEL SECURITY");
+    try {
+      await withoutClause("tasks_find", async () => {
+        const reply = await scene.call("GET", `/v1/tasks/${theirs.pending}`);
+        expect(reply.text).toContain(SECRET);
+      });
+    } finally {
+      await pool.query("ALTER TABLE tidemill.tasks ENABLE ROW LEVEL SECURITY");
+    }
+  });
+});
