@@ -23,6 +23,12 @@ export interface ServerOptions {
   readonly producer?: ListenOptions | false;
   /** Streams of workers; false for none. Defaults to port 9091. */
   readonly worker?: ListenOptions | false;
+  /** REST, OpenAPI, health; false for none. Defaults to port 8080. */
+  readonly http?: ListenOptions | false;
+  /** The page of metrics; false for none. Defaults to port 9464 of 127.0.0.1. */
+  readonly metrics?: ListenOptions | false;
+  /** Refuses a database whose tenants have no second wall. Defaults to false: it is logged. */
+  readonly requireWall?: boolean;
   /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
   readonly tls?: TlsOptions;
   /** How often a connection on which nothing comes is asked for a sign of life. Defaults to 30. */
@@ -63,6 +69,9 @@ export interface ResolvedServerOptions {
   readonly egress: EgressOptions;
   readonly producer: ResolvedListen | undefined;
   readonly worker: ResolvedListen | undefined;
+  readonly http: ResolvedListen | undefined;
+  readonly metrics: ResolvedListen | undefined;
+  readonly requireWall: boolean;
   readonly tls: TlsOptions | undefined;
   readonly keepaliveSeconds: number;
   readonly keepaliveTimeoutSeconds: number;
@@ -100,9 +109,22 @@ const NUMBERS = {
   queuesPerTenantMax: [200, { min: 0, max: 100_000, integer: true }],
 } as const;
 
-const KNOWN = ["auth", "egress", "host", "producer", "worker", "tls", ...Object.keys(NUMBERS)];
+const KNOWN = [
+  "auth",
+  "egress",
+  "host",
+  "producer",
+  "worker",
+  "http",
+  "metrics",
+  "requireWall",
+  "tls",
+  ...Object.keys(NUMBERS),
+];
 const PRODUCER_PORT = 9_092;
 const WORKER_PORT = 9_091;
+const HTTP_PORT = 8_080;
+const METRICS = { host: "127.0.0.1", port: 9_464 };
 
 /** Applies defaults and refuses nonsense at the start, where a person is watching. */
 export function resolveServerOptions(options: ServerOptions): ResolvedServerOptions {
@@ -118,6 +140,9 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     egress: given.egress ?? {},
     producer: resolveListen("producer", given.producer, { host, port: PRODUCER_PORT }),
     worker: resolveListen("worker", given.worker, { host, port: WORKER_PORT }),
+    http: resolveListen("http", given.http, { host, port: HTTP_PORT }),
+    metrics: resolveListen("metrics", given.metrics, METRICS),
+    requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),
     keepaliveTimeoutSeconds: number("keepaliveTimeoutSeconds"),

@@ -3,12 +3,15 @@ import { ConflictError } from "../base/errors.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
 import { TaskIntake } from "../tasks/intake.ts";
+import type { Tenants } from "../worker/tenants.ts";
 import type { Tidemill } from "../worker/tidemill.ts";
 import type { Worker } from "../worker/worker.ts";
 import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
+import { createMetricsPage, type MetricsSource } from "./http/metrics-page.ts";
+import { apiOf, ServerHttp } from "./http/server-http.ts";
 import { ServerMetrics } from "./metrics.ts";
 import {
   type ResolvedListen,
@@ -30,7 +33,7 @@ import { Desk } from "./workers/desk.ts";
 import { workerRoutes } from "./workers/routes.ts";
 
 /** What serves one kind of client. */
-export type ListenerName = "producer" | "worker";
+export type ListenerName = "producer" | "worker" | "http" | "metrics";
 
 /** Of the transaction of creates, which is one at a time, and of one that takes its place. */
 const CREATE_CONNECTIONS = 2;
@@ -38,8 +41,9 @@ const CREATE_CONNECTIONS = 2;
 const END_MS = 5_000;
 
 /**
- * Serves clients that have no database: producers and workers, over gRPC. Everything it knows is
- * in the database, so that several may run side by side and any of them may die.
+ * Serves clients that have no database: producers and workers over gRPC, everybody over HTTP.
+ * Everything it knows is in the database, so that several may run side by side and any of them may
+ * die.
  */
 export class TidemillServer implements AsyncDisposable {
   readonly metrics = new ServerMetrics();
@@ -50,8 +54,9 @@ export class TidemillServer implements AsyncDisposable {
   readonly #intake: TaskIntake;
   readonly #line: CreateLine;
   readonly #desk: Desk;
-  readonly #listeners = new Map<ListenerName, GrpcListener>();
+  readonly #listeners = new Map<ListenerName, GrpcListener | ServerHttp>();
   #worker: Worker | undefined;
+  #tenants: Tenants | undefined;
   #supervisor: Supervisor | undefined;
   #stopping: Promise<void> | undefined;
 
@@ -87,7 +92,7 @@ export class TidemillServer implements AsyncDisposable {
   /** Where the clients of that kind find it, once it has started. */
   address(name: ListenerName): { readonly host: string; readonly port: number } {
     const listener = this.#listeners.get(name);
-    if (listener === undefined) throw new ConflictError(`this server has no ${name} streams`);
+    if (listener === undefined) throw new ConflictError(`this server does not listen for ${name}`);
     return listener.address;
   }
 
@@ -96,6 +101,7 @@ export class TidemillServer implements AsyncDisposable {
     if (this.#supervisor !== undefined || this.#stopping !== undefined) {
       throw new ConflictError("this server was started before; make another");
     }
+    await this.#openHttp();
     const listeners = [...this.#listeners.values()];
     // Whoever stops first is last: clients go before what answers them.
     this.#supervisor = new Supervisor([...this.#auth.services, this.#line, ...listeners]);
@@ -108,6 +114,27 @@ export class TidemillServer implements AsyncDisposable {
       await this.stop();
       throw error;
     }
+  }
+
+  async #openHttp(): Promise<void> {
+    const { http, metrics, tls, drainSeconds, requireWall } = this.#options;
+    const { logger } = this.#mill.engine;
+    const parts = { mill: this.#mill, auth: this.#auth, tls, drainSeconds, logger };
+    const sources: MetricsSource[] = [
+      this.#mill.metrics,
+      this.#mill.taskMetrics,
+      this.#mill.deliveryMetrics,
+      this.metrics,
+    ];
+    if (http !== undefined) {
+      this.#tenants = await this.#mill.tenants({ requireWall });
+      const api = apiOf(this.#tenants, parts);
+      sources.push(api.metrics);
+      this.#listeners.set("http", new ServerHttp("http", http, { ...parts, ...api }));
+    }
+    if (metrics === undefined) return;
+    const page = { fetch: createMetricsPage(sources) };
+    this.#listeners.set("metrics", new ServerHttp("metrics", metrics, { ...parts, ...page }));
   }
 
   /** A worker of the engine, whose tasks are run by remote ones. */
@@ -141,6 +168,7 @@ export class TidemillServer implements AsyncDisposable {
       await this.#worker?.stop(); // What no worker has settled by now is given back.
       this.#desk.close();
       await this.#intake.close();
+      await this.#tenants?.close();
       this.#egress.close();
     }
   }

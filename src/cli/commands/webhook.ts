@@ -130,7 +130,7 @@ export async function showDeliveries(
       return;
     }
     const options = withoutUndefined({ endpoint, state, taskId, type, before, limit });
-    const all = await webhooks.deliveries(tenant, options as ListDeliveriesOptions);
+    const all = await webhooks.deliveries(tenant, options);
     if (flags.json === true) printJson(all);
     else print(deliveryLines(all, limit).join("\n"));
   });

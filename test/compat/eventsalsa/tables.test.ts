@@ -37,7 +37,7 @@ async function describePublic(pool: pg.Pool): Promise<Record<string, unknown[]>>
   return found;
 }
 
-async function readTriggers(pool: pg.Pool): Promise<unknown[]> {
+async function readTriggers(pool: pg.Pool): Promise<{ on: string; name: string }[]> {
   const { rows } = await pool.query(
     `SELECT tgrelid::regclass::text AS on, tgname AS name FROM pg_trigger
       WHERE NOT tgisinternal ORDER BY 1, 2`,
@@ -64,12 +64,8 @@ describe.each(["stream", "aggregate"] as const)("a salsa database with %s_* colu
     const { applied } = await Tidemill.migrate(url, options);
     expect(applied).not.toEqual([]);
     expect(await describePublic(pool)).toEqual(before);
-    const name = "tidemill_draw_xid_first";
-    expect(await readTriggers(pool)).toEqual([
-      { on: "events", name },
-      { on: "tidemill.task_packs", name },
-      { on: "tidemill.tasks", name },
-    ]);
+    const ofOthers = (await readTriggers(pool)).filter(({ on }) => !on.startsWith("tidemill."));
+    expect(ofOthers).toEqual([{ on: "events", name: "tidemill_draw_xid_first" }]);
     const schemas = await pool.query(
       `SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)' ORDER BY 1`,
     );

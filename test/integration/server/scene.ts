@@ -66,6 +66,8 @@ export async function scene(options: SceneOptions = {}): Promise<Scene> {
     host: "127.0.0.1",
     producer: { port: 0 },
     worker: false,
+    http: false,
+    metrics: false,
     drainSeconds: 2,
     ...rest,
     auth: { staticTokens: STATIC, ...auth },

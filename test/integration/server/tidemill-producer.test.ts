@@ -82,7 +82,7 @@ const BAD_TASKS: Readonly<Record<string, NonNullable<Parameters<typeof newTask>[
   "a key with a separator": { partitionKey: "a\u001eb" },
   "a key of 1,025 bytes": { idempotencyKey: "x".repeat(1_025) },
   "a window below a second": { idempotencyKey: "k", idempotencySeconds: 0.5 },
-  "a webhook that is no URL": { webhook: "example" },
+  "a webhook that is no URL": { webhook: "example.com/" },
   "too many attempts": { maxAttempts: 2 ** 32 - 1 },
 };
 

@@ -273,11 +273,13 @@ describe("a server", () => {
     expect(make({ tls: { cert: "/etc/cert.pem", key: "x" } })).toThrow("not its name");
     expect(make({ tls: { cert: "-----BEGIN X", key: "-----BEGIN Y" } })).toThrow("cannot be used");
     const { port } = server.address("producer");
-    const second = new TidemillServer(mill, { host: "127.0.0.1", producer: { port } });
+    const alone = { worker: false, http: false, metrics: false } as const;
+    const taken = { host: "127.0.0.1", producer: { port }, ...alone };
+    const second = new TidemillServer(mill, taken);
     await expect(second.start()).rejects.toThrow("is another program there?");
     await expect(server.start()).rejects.toThrow("started before");
-    const none = new TidemillServer(mill, { producer: false });
-    expect(() => none.address("producer")).toThrow("no producer streams");
+    const none = new TidemillServer(mill, { producer: false, ...alone });
+    expect(() => none.address("producer")).toThrow("does not listen for producer");
     await none.stop();
   });
 });

@@ -1,0 +1,56 @@
+import type { Logger } from "../../base/log.ts";
+import type { Service } from "../../base/supervisor.ts";
+import type { Tenants } from "../../worker/tenants.ts";
+import type { Tidemill } from "../../worker/tidemill.ts";
+import type { Auth } from "../auth/create.ts";
+import type { TlsOptions } from "../grpc/tls.ts";
+import type { ResolvedListen } from "../options.ts";
+import { createHttpApi, type HttpApi } from "./api.ts";
+import { HttpListener, type ListenerContext } from "./listener.ts";
+
+export interface ServerHttpParts {
+  readonly tls: TlsOptions | undefined;
+  readonly drainSeconds: number;
+  readonly logger: Logger;
+}
+
+/** What a server answers by HTTP, in its name. */
+export function apiOf(
+  tenants: Tenants,
+  { mill, auth, logger }: { readonly mill: Tidemill; readonly auth: Auth; readonly logger: Logger },
+): HttpApi {
+  return createHttpApi({ mill, tenants, authenticator: auth.authenticator, logger });
+}
+
+type Answers = Pick<ListenerContext, "fetch"> & { readonly drain?: () => void };
+
+/** One port of a server on which HTTP is spoken. */
+export class ServerHttp implements Service {
+  readonly name: string;
+  readonly #listener: HttpListener;
+  readonly #host: string;
+  #port = 0;
+
+  constructor(name: string, at: ResolvedListen, parts: ServerHttpParts & Answers) {
+    const { tls, drainSeconds, logger, fetch, drain } = parts;
+    this.name = name;
+    this.#host = at.host;
+    const secure = tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key } };
+    const onDrain = drain === undefined ? {} : { onDrain: drain };
+    const context = { name, fetch, logger, ...onDrain };
+    this.#listener = new HttpListener({ ...at, ...secure, drainSeconds }, context);
+  }
+
+  /** Where it listens, once it does. */
+  get address(): { readonly host: string; readonly port: number } {
+    return { host: this.#host, port: this.#port };
+  }
+
+  async listen(): Promise<void> {
+    this.#port = await this.#listener.listen();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#listener.run(signal);
+  }
+}
