@@ -168,7 +168,7 @@ export class TidemillServer implements AsyncDisposable {
       await this.#worker?.stop(); // What no worker has settled by now is given back.
       this.#desk.close();
       await this.#intake.close();
-      await this.#tenants?.close();
+      this.#tenants?.close();
       this.#egress.close();
     }
   }
