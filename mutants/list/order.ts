@@ -140,8 +140,8 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.task_packs
       },
       {
         file: FIRINGS,
-        find: "        AND next_at = $2::timestamptz\n     RETURNING name",
-        replace: "        AND $2::timestamptz IS NOT NULL\n     RETURNING name",
+        find: "        AND next_at = $2::timestamptz\n     RETURNING tenant, name",
+        replace: "        AND $2::timestamptz IS NOT NULL\n     RETURNING tenant, name",
       },
       {
         file: "src/schedules/firing.ts",

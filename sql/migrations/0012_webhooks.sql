@@ -79,7 +79,8 @@ CREATE TABLE {schema}.webhook_attempts (
 -- Every end of a task is a row that is added to history or to the dead letters, in one of several
 -- statements, some of them in transactions of users. A trigger sees them all, and none twice. Its
 -- condition is all that other tasks pay. It must never fail: the end of the task would fail with it.
--- So nothing here is cast, and what is too large or makes no sense is for the sender to refuse.
+-- So nothing here is cast, and what is too large or makes no sense is for the sender to refuse; and
+-- it writes as the owner of the tables, because whoever ends a task may be anybody who can do that.
 CREATE FUNCTION {schema}.add_delivery(
     hook TEXT, tenant TEXT, task_id BIGINT, state TEXT, at TIMESTAMPTZ, task JSONB, result TEXT,
     reason TEXT
@@ -103,7 +104,8 @@ $$
      WHERE hook <> ''
 $$;
 
-CREATE FUNCTION {schema}.deliver_history() RETURNS TRIGGER LANGUAGE plpgsql AS
+CREATE FUNCTION {schema}.deliver_history() RETURNS TRIGGER LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$
 BEGIN
     PERFORM {schema}.add_delivery(
@@ -120,7 +122,8 @@ $$;
 CREATE TRIGGER tidemill_deliver AFTER INSERT ON {schema}.task_history
     FOR EACH ROW WHEN (NEW.options ? 'webhook') EXECUTE FUNCTION {schema}.deliver_history();
 
-CREATE FUNCTION {schema}.deliver_dead() RETURNS TRIGGER LANGUAGE plpgsql AS
+CREATE FUNCTION {schema}.deliver_dead() RETURNS TRIGGER LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
 $$
 BEGIN
     PERFORM {schema}.add_delivery(

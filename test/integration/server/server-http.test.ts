@@ -20,3 +20,29 @@ it("serves HTTP and its metrics beside the streams, and goes with them", async (
   await server.stop();
   await expect(fetch(`${at("http")}/readyz`)).rejects.toThrow();
 });
+
+it("tells the webhook of a task that its tenant cancels behind the wall", async () => {
+  const { server, database } = await scene({ server: { http: { port: 0 }, requireWall: true } });
+  const { host, port } = server.address("http");
+  const call = async (path: string, body: object): Promise<Record<string, string>> => {
+    const answer = await fetch(`http://${host}:${port}${path}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${ACME}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    expect(answer.ok).toBe(true);
+    return (await answer.json()) as Record<string, string>;
+  };
+  const given = {
+    command: "mails",
+    payload: {},
+    delaySeconds: 600,
+    webhook: "https://example.com/",
+  };
+  const { id } = await call("/v1/codeq/tasks", given);
+  await call(`/v1/tasks/${id}/cancel`, { reason: "not wanted" });
+  const { rows } = await database.pool.query(
+    "SELECT tenant, task_id::text, type FROM tidemill.webhook_deliveries",
+  );
+  expect(rows).toEqual([{ tenant: "acme", task_id: id, type: "task.cancelled" }]);
+});
