@@ -15,6 +15,10 @@ export interface IntakeOptions {
   readonly onStored: () => void;
 }
 
+/** Whether it may have to wait for another transaction that has its key. */
+export const waitsForKey = ({ isSerial, idempotency }: EncodedTask): boolean =>
+  isSerial || idempotency !== undefined;
+
 /** Somebody else's transaction may hold a key; many others would wait behind it. */
 const LOCK_PATIENCE_MS = 500;
 /** Of one queue. Delays and dates make new ones all the time. */
@@ -89,8 +93,9 @@ export class TaskIntake {
   ): Promise<StoreResult[][]> {
     try {
       return await this.#db.transaction(async (tx) => {
+        const isHurried = bulks.some(({ tasks }) => tasks.some(waitsForKey));
         const [, results] = await Promise.all([
-          setLockTimeout(tx, LOCK_PATIENCE_MS),
+          isHurried ? setLockTimeout(tx, LOCK_PATIENCE_MS) : undefined,
           storeBulks(tx, bulks, ownersOf),
         ]);
         return results;

@@ -78,7 +78,8 @@ export class QueueAdmin {
       const count = counts.find(({ name }) => name === row.name);
       return {
         name: row.name,
-        keySpace: row.key_space,
+        // What a provisional one is called inside is nobody else's name.
+        keySpace: row.is_provisional ? row.name : row.key_space,
         isPaused: row.paused_at !== null,
         pauseReason: row.pause_reason ?? undefined,
         limits: row.limits as Limits,

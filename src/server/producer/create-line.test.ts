@@ -153,8 +153,10 @@ describe("the line of creates", () => {
     );
     for (const one of ["1", "serial", "2"]) submit("a", one);
     submit("b", "3");
-    await answered(4);
+    submit("b", "serial-b");
+    await answered(5);
     expect(heard("serial")).toBe("TM_UNAVAILABLE");
+    expect(heard("serial-b")).toBe("id serial-b");
     expect(["1", "2", "3"].map(heard)).toEqual(["id 1", "id 2", "id 3"]);
     expect(commits.length).toBeLessThan(6);
     await ended();

@@ -11,7 +11,8 @@ import type { Logger } from "../../base/log.ts";
 import { runLoop, type TurnResult } from "../../base/loop.ts";
 import type { Service } from "../../base/supervisor.ts";
 import { isLockTimeout, isRefusal } from "../../db/sqlstate.ts";
-import type { TaskIntake } from "../../tasks/intake.ts";
+import { type TaskIntake, waitsForKey } from "../../tasks/intake.ts";
+import type { StoreResult } from "../../tasks/store.ts";
 import type { ServerMetrics } from "../metrics.ts";
 import { type CommitLimits, CreateTurns } from "./create-turns.ts";
 import { byTenant, type Create, divide, type Part, tasksOf } from "./open-create.ts";
@@ -78,15 +79,19 @@ export class CreateLine implements Service {
   async #turn(): Promise<TurnResult> {
     const parts = this.#turns.take(this.#options.limits);
     if (parts.length === 0) return { restMs: IDLE_MS };
+    let results: StoreResult[][];
     try {
-      await this.#commit(parts);
+      results = await this.#commit(parts);
     } catch (error) {
       this.#onFailure(parts, error);
+      return "again";
     }
+    // Apart from the above: nothing that happens from here on makes them less stored.
+    for (const [index, part] of parts.entries()) part.open.resolve(part.from, results[index] ?? []);
     return "again";
   }
 
-  async #commit(parts: readonly Part[]): Promise<void> {
+  async #commit(parts: readonly Part[]): Promise<StoreResult[][]> {
     const { clock, metrics } = this.#options;
     const begunMs = clock.now();
     const bulks = parts.map((part) => ({
@@ -95,7 +100,7 @@ export class CreateLine implements Service {
     }));
     const results = await this.#intake.store(bulks);
     metrics.createCommit.observe((clock.now() - begunMs) / 1000);
-    for (const [index, part] of parts.entries()) part.open.resolve(part.from, results[index] ?? []);
+    return results;
   }
 
   #onFailure(parts: readonly Part[], error: unknown): void {
@@ -154,7 +159,6 @@ export class CreateLine implements Service {
   }
 }
 
-const needsLock = (part: Part): boolean =>
-  tasksOf(part).some(({ isSerial, idempotency }) => isSerial || idempotency !== undefined);
+const needsLock = (part: Part): boolean => tasksOf(part).some(waitsForKey);
 
 const stopping = (): UnavailableError => new UnavailableError("the server is stopping");

@@ -19,7 +19,7 @@ export interface Create {
   readonly bytes: number;
   /** All of them or none. */
   readonly isAtomic: boolean;
-  /** Called once. */
+  /** Called once, and must not throw. */
   settle(outcome: CreateOutcome): void;
 }
 

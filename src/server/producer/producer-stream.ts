@@ -244,12 +244,23 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
       );
       return;
     }
-    const answers =
-      outcome.kind === "refused"
-        ? this.#dialect.refused(create, outcome.error)
-        : this.#dialect.answers(create, merge(results, outcome.results));
-    for (const out of answers) this.#peer.send(out);
-    this.#endIfDone();
+    try {
+      for (const out of this.#answers(create, results, outcome)) this.#peer.send(out);
+      this.#endIfDone();
+    } catch (error) {
+      this.#kit.logger.error({ error: messageOf(error) }, "a stream failed");
+      this.#peer.end(status.INTERNAL, "internal error");
+    }
+  }
+
+  #answers(
+    create: GivenCreate,
+    checked: readonly (EncodedTask | TidemillError)[],
+    outcome: Exclude<CreateOutcome, { kind: "unknown" }>,
+  ): Out[] {
+    return outcome.kind === "refused"
+      ? this.#dialect.refused(create, outcome.error)
+      : this.#dialect.answers(create, merge(checked, outcome.results));
   }
 
   #log(what: "warn" | "debug", error: unknown): void {

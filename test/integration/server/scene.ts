@@ -1,3 +1,4 @@
+import { expect } from "vitest";
 import type { Logger } from "../../../src/base/log.ts";
 import type { ConnectOptions, Tidemill } from "../../../src/index.ts";
 import { type ServerOptions, TidemillServer } from "../../../src/server/index.ts";
@@ -7,6 +8,7 @@ import type {
   CreateAck as TidemillAck,
 } from "../../../src/wire/generated/tidemill/v1/producer.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
 import {
   type CodeqStream,
   codeqStream,
@@ -215,4 +217,25 @@ export function refusals({ received }: TidemillStream): Map<bigint, string> {
         : [],
     ),
   );
+}
+
+/** From now on whoever commits tasks waits in COMMIT while somebody has advisory lock 42. */
+export async function waitInCommit({ pool }: TestDatabase): Promise<void> {
+  await pool.query(`
+    CREATE FUNCTION wait_in_commit() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
+    $$ BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON tidemill.tasks
+      DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_in_commit()`);
+}
+
+/** The session that waits in COMMIT. */
+export async function committing({ pool }: TestDatabase): Promise<number> {
+  return await eventually(async () => {
+    const { rows } = await pool.query<{ pid: number }>(
+      `SELECT pid FROM pg_stat_activity
+        WHERE datname = current_database() AND query = 'COMMIT' AND wait_event = 'advisory'`,
+    );
+    expect(rows).toHaveLength(1);
+    return rows[0]?.pid ?? 0;
+  });
 }

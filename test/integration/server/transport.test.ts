@@ -23,10 +23,13 @@ import {
   codeqBatch,
   codeqCreate,
   codeqHello,
+  codeqTask,
+  committing,
   create,
   hello,
   refusals,
   scene,
+  waitInCommit,
 } from "./scene.ts";
 
 /** A stream whose client sends bytes of its own. */
@@ -102,6 +105,36 @@ describe("a stream", () => {
     });
     stalled.call.resume();
     expect((await stalled.ended).code).toBe(status.CANCELLED);
+  });
+
+  it("is read no further while its creates wait", async () => {
+    const { codeq, database } = await scene();
+    const stream = await codeqHello(codeq());
+    codeqCreate(stream, { seq: 0n });
+    await stream.until(2);
+    await waitInCommit(database);
+    const session = await database.session();
+    await session.query("SELECT pg_advisory_lock(42)");
+    const payload = Buffer.from(JSON.stringify("x".repeat(900_000)));
+    const total = 40;
+    let taken = 0;
+    for (let n = 1; n <= total; n += 1) {
+      const value = codeqTask({ seq: BigInt(n), payload });
+      stream.call.write({ event: { $case: "create", value } }, () => {
+        taken += 1;
+      });
+    }
+    await eventually(() => expect(taken).toBeGreaterThan(3));
+    const other = await codeqHello(codeq());
+    for (let n = 0; n < 100; n += 1) {
+      other.send({ event: undefined });
+      await other.until(n + 2);
+    }
+    // 8 MiB under way, which weigh twice their bytes, one that waits for room, one behind it.
+    expect(taken).toBeLessThan(9);
+    await session.query("SELECT pg_advisory_unlock(42)");
+    await stream.until(total + 2);
+    expect(codeqAcks(stream).every(({ ok }) => ok)).toBe(true);
   });
 
   it("too many is turned away, and more without a hello sooner", async () => {
@@ -189,22 +222,17 @@ describe("a stop", () => {
     const stream = await hello(tidemill());
     create(stream, 1n);
     await stream.until(2);
+    await waitInCommit(database);
     const session = await database.session();
-    await session.query("BEGIN; LOCK TABLE tidemill.task_tally IN EXCLUSIVE MODE");
+    await session.query("SELECT pg_advisory_lock(42)");
     create(stream, 2n);
-    await eventually(async () => {
-      const { rows } = await session.query(
-        `SELECT FROM pg_locks AS held JOIN pg_database AS own ON own.oid = held.database
-          WHERE NOT held.granted AND own.datname = current_database()`,
-      );
-      expect(rows).toHaveLength(1);
-    });
+    await committing(database);
     const stopping = server.stop();
     await stream.until(3);
     create(stream, 3n);
     await stream.until(4);
     expect(refusals(stream)).toEqual(new Map([[3n, "TM_UNAVAILABLE"]]));
-    await session.query("COMMIT");
+    await session.query("SELECT pg_advisory_unlock(42)");
     await stopping;
     expect([...acks(stream).keys()]).toEqual([1n, 2n]);
   });
