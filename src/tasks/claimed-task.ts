@@ -155,6 +155,11 @@ export class ClaimedTask implements Task {
     return { taskId: this.id, generation: this.generation, claimId: this.claim.id };
   }
 
+  /** The payload as it was stored, byte by byte. */
+  get payloadBytes(): Buffer {
+    return this.bytes ?? Buffer.from(this.#row.payload);
+  }
+
   get payload(): unknown {
     if (!this.#isParsed) {
       const text = this.#row.payload;

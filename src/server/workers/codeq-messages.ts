@@ -8,11 +8,10 @@ export const NOT_OWNER = "not-owner";
 
 /** A task as CodeQ's clients read it. */
 export function toTask({ task, context }: Assignment, workerId: string): Task {
-  const { bytes, payload } = task;
   return {
     id: task.id,
     command: task.queue,
-    payload: bytes ?? Buffer.from(JSON.stringify(payload)),
+    payload: task.payloadBytes,
     priority: task.priority,
     webhook: task.options.webhook ?? "",
     maxAttempts: task.maxAttempts,

@@ -226,11 +226,14 @@ it("serves a queue that nobody but its worker and its producer has named", async
   const stream = await worker();
   ready(stream, 100, ["named-only"]);
   const producer = await codeqHello(codeq());
+  const payload = Buffer.from('{ "amount": 1.0, "id": 12345678901234567890 }');
+  const create = (n: number) => ({ seq: BigInt(n + 1), command: "named-only", payload });
   codeqBatch(
     producer,
-    Array.from({ length: 100 }, (_, n) => ({ seq: BigInt(n + 1), command: "named-only" })),
+    Array.from({ length: 100 }, (_, n) => create(n)),
   );
   await eventually(() => expect(tasksOf(stream).length).toBeGreaterThan(0));
+  expect(tasksOf(stream)[0]?.payload.toString()).toBe(payload.toString());
 });
 
 it("leaves keyed tasks to workers that own their keys", async () => {
