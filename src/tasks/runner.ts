@@ -78,7 +78,6 @@ export class TaskRunner implements Service {
   readonly #directory: QueueDirectory;
   readonly #claims: TaskSession;
   readonly #ends: TaskSession;
-  readonly acts: Acts;
   readonly #executor: Executor;
   readonly #claimer: Claimer;
   readonly #notifier: Notifier;
@@ -110,9 +109,9 @@ export class TaskRunner implements Service {
         if (hasReturned) notifier.ring();
       },
     });
-    this.acts = new Acts(db, this.finisher.packs, options);
+    const acts = new Acts(db, this.finisher.packs, options);
     const { remote } = options;
-    this.#executor = new Executor(this.finisher, this.acts, {
+    this.#executor = new Executor(this.finisher, acts, {
       handlers,
       ...(remote === undefined ? {} : { slots: remote.slots }),
       concurrency: options.concurrency,

@@ -130,11 +130,6 @@ export class Desk implements RemoteWork {
     return queues === "all" ? this.#handled.keys() : queues;
   }
 
-  /** Tasks that run here now. */
-  get running(): number {
-    return this.#holders.size;
-  }
-
   /** Asks for up to `count` tasks of queues that are handled here. Served once, or withdrawn. */
   order(worker: RemoteWorker, queues: OrderedQueues, count: number): Order<Assignment> {
     const order = new Order<Assignment>(worker.tenant, queues, count);
