@@ -6,6 +6,7 @@ type Suite = (server: BenchServer, quick: boolean) => AsyncGenerator<Figure>;
 
 const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   log: async () => (await import("./log/figures.ts")).logFigures,
+  stream: async () => (await import("./stream/figures.ts")).streamFigures,
   tasks: async () => (await import("./tasks/figures.ts")).taskFigures,
 };
 const USAGE = `usage: npm run bench -- <${Object.keys(SUITES).join("|")}> [--quick] [--json]`;

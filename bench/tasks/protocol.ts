@@ -3,7 +3,7 @@
  * under another Node, so this file and `role.ts` hold erasable syntax only.
  */
 
-export type Role = "prepare" | "producer" | "worker";
+export type Role = "prepare" | "server" | "producer" | "worker";
 
 /** Throughput and latency want different settings of some peers. */
 export type Purpose = "throughput" | "latency";
@@ -13,6 +13,18 @@ export interface OpenOptions {
   readonly purpose: Purpose;
   /** Tasks carry one of so many keys, in turn; none when absent. */
   readonly keys?: number;
+  /** Where the server of this session listens, when there is one. */
+  readonly server?: ServerPorts;
+  /** How many tasks are in one message over the network. */
+  readonly perMessage?: number;
+  /** How many streams a worker opens. */
+  readonly streams?: number;
+}
+
+export interface ServerPorts {
+  readonly producer: number;
+  readonly worker: number;
+  readonly http: number;
 }
 
 /** One call of the parent; the child answers each with one `Answer` of the same id. */

@@ -7,6 +7,7 @@ import {
   type OpenOptions,
   PAYLOAD_BYTES,
   type Request,
+  type Role,
   type Said,
 } from "./protocol.ts";
 
@@ -31,6 +32,8 @@ export type Handler = (payload: Payload) => Promise<void>;
 /** What one task system does in a child process, in its own words. */
 export interface Programs {
   prepare(url: string): Promise<void>;
+  /** Of systems whose producers and workers have no database. */
+  openServer?(options: OpenOptions): Promise<Closeable>;
   openProducer(options: OpenOptions): Promise<Producer>;
   openWorker(options: OpenOptions, handler: Handler): Promise<Closeable>;
 }
@@ -87,12 +90,16 @@ interface RunningRole {
 
 async function openRole(
   programs: Programs,
-  role: "prepare" | "producer" | "worker",
+  role: Role,
   options: OpenOptions,
 ): Promise<RunningRole | undefined> {
   if (role === "prepare") {
     await programs.prepare(options.url);
     return undefined;
+  }
+  if (role === "server") {
+    if (programs.openServer === undefined) throw new Error("this system has no server");
+    return await programs.openServer(options);
   }
   if (role === "producer") {
     return new Feeder(await programs.openProducer(options));

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import pg from "pg";
 import type { Child } from "./child.ts";
+import { freePorts } from "./ports.ts";
 import type { OpenOptions, Started } from "./protocol.ts";
 import type { Stage } from "./stage.ts";
 import type { Reading, TaskSystem } from "./system.ts";
@@ -24,7 +25,10 @@ export interface Measured {
   readonly pending: number;
 }
 
-/** One system in a fresh database, with a producer process and, once asked for, its workers. */
+/**
+ * One system in a fresh database, with a producer process, its server if it has one and, once asked
+ * for, its workers.
+ */
 export class Session {
   readonly url: string;
   readonly #stage: Stage;
@@ -32,6 +36,7 @@ export class Session {
   readonly #options: OpenOptions;
   readonly #client: pg.Client;
   readonly #producer: Child;
+  readonly #server: Child | undefined;
   readonly #workers: Child[] = [];
   #handled = 0;
   #ahead: number | undefined;
@@ -43,6 +48,7 @@ export class Session {
     this.#options = options;
     this.#client = new pg.Client({ connectionString: options.url });
     this.#producer = stage.lend(system);
+    this.#server = system.isServed === true ? stage.lend(system) : undefined;
   }
 
   static async open(
@@ -51,9 +57,11 @@ export class Session {
     options: Omit<OpenOptions, "url">,
   ): Promise<Session> {
     const url = await stage.database(system);
-    const session = new Session(stage, system, { ...options, url });
+    const server = system.isServed === true ? { server: await freePorts() } : {};
+    const session = new Session(stage, system, { ...options, ...server, url });
     try {
       await session.#client.connect();
+      await session.#server?.open("server", session.#options);
       await session.#producer.open("producer", session.#options);
       return session;
     } catch (error) {
@@ -115,6 +123,12 @@ export class Session {
     return { ...between(first, last), pending: last.pending };
   }
 
+  /** The most memory that the server ever used, in MiB. */
+  async serverRss(): Promise<number> {
+    if (this.#server === undefined) throw new Error(`${this.#system.name} has no server`);
+    return await this.#server.call({ do: "rss" });
+  }
+
   /** One task at a time on an idle system: from the call of enqueue to the start of its handler. */
   async startDelays(samples: number): Promise<number[]> {
     const worker = this.#workers[0];
@@ -137,6 +151,7 @@ export class Session {
       const children = [this.#producer, ...this.#workers];
       const ended = children.map((child) => this.#stage.takeBack(this.#system, child));
       await Promise.allSettled(ended);
+      if (this.#server !== undefined) await this.#stage.takeBack(this.#system, this.#server);
       await Promise.all(ended);
     } finally {
       await this.#client.end();
@@ -181,6 +196,7 @@ export class Session {
   /** A process that has died meanwhile ends the benchmark. */
   async #pause(ms: number): Promise<void> {
     await pause(ms);
+    this.#server?.assertAlive();
     for (const child of [this.#producer, ...this.#workers]) child.assertAlive();
   }
 

@@ -13,6 +13,8 @@ export interface TaskSystem {
   /** What it keeps of completed tasks. */
   readonly history: string;
   readonly program: Program;
+  /** Whether its producers and workers speak to a server, which is a process of its own. */
+  readonly isServed?: boolean;
   /** Where tasks wait. */
   readonly table: string;
   /**

@@ -1,0 +1,3 @@
+/** Of all streams of a benchmark, on a server that nobody else reaches. */
+export const TOKEN = "bench-token-0123456789";
+export const QUEUE = "bench";
