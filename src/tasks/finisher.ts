@@ -21,6 +21,8 @@ export type OnSettled = (
 ) => void;
 
 export interface FinisherOptions {
+  /** How long the ends of a pack wait for each other. */
+  readonly lingerMs?: number | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onSettled: OnSettled;

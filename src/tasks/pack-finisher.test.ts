@@ -31,7 +31,9 @@ function pack(id: number, size: number): TaskPack {
   return made;
 }
 
-type Told = Partial<Pick<PackFinisherOptions, "onCompleted" | "onOpened" | "onAnswered">>;
+type Told = Partial<
+  Pick<PackFinisherOptions, "onCompleted" | "onOpened" | "onAnswered" | "lingerMs">
+>;
 
 /** Runs until its test is over. */
 function started(db: Queryable, told: Told, clock = new ManualClock()): PackFinisher {
@@ -82,6 +84,22 @@ it("opens a pack that waits too long, also when others complete without end", as
   for (let round = 0; round < 5; round += 1) await settle();
   expect(passedOn).toEqual(["1"]);
   expect(sent.filter((name) => name === "packs_open_claimed")).toHaveLength(1);
+});
+
+it("waits for the ends of a pack for as long as it is told", async () => {
+  const clock = new ManualClock();
+  const passedOn: string[] = [];
+  const told: Told = { lingerMs: 100, onOpened: ({ id }) => passedOn.push(id) };
+  const finisher = started({ query: async () => [] }, told, clock);
+  const slow = pack(1, 2);
+  finisher.add(slow, slow.tasks[0]!);
+  await settle();
+  clock.advance(99);
+  await settle();
+  expect(passedOn).toEqual([]);
+  clock.advance(1);
+  await settle();
+  expect(passedOn).toEqual(["1"]);
 });
 
 it("completes packs although another one cannot be opened", async () => {

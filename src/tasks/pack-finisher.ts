@@ -25,12 +25,13 @@ export interface PackFinisherOptions {
   /** A batch was answered for. */
   readonly onAnswered: () => void;
   readonly endedClaims: EndedClaims;
+  /** How long ends wait for those of the other tasks of their pack. Defaults to 20. */
+  readonly lingerMs?: number | undefined;
 }
 
 const FLUSH_MAX = 2_000 / PACK_TASKS_MAX;
 /** So many are sent before the last answer is dealt with: the server need not wait for that. */
 const FLUSH_EARLY = FLUSH_MAX / 2;
-/** Ends wait no longer than this for those of the other tasks of their pack. */
 const LINGER_MS = 20;
 const LOCKED_MS = 50;
 const RETRY_MS_MAX = 2_000;
@@ -60,10 +61,12 @@ export class PackFinisher implements Service {
   /** Whether packs of a queue are worth taking whole. */
   readonly use: PackUse;
   #onEmpty: (() => void)[] = [];
+  readonly #lingerMs: number;
 
   constructor(db: Queryable, options: PackFinisherOptions) {
     this.#db = db;
     this.#options = options;
+    this.#lingerMs = options.lingerMs ?? LINGER_MS;
     this.use = new PackUse(options.clock);
   }
 
@@ -155,7 +158,7 @@ export class PackFinisher implements Service {
     await new Promise<void>((resolve) => setImmediate(resolve));
     const nowMs = this.#options.clock.now();
     const closed = [...this.#lingering].filter((pack) => pack.state === "closed");
-    const due = closed.filter((pack) => dueMs(pack) <= nowMs);
+    const due = closed.filter((pack) => this.#dueMs(pack) <= nowMs);
     // First on the wire, however much else there is to write: these have waited. What else there is
     // does not wait for their answer, which may be that it cannot be done.
     for (const { queue } of due) this.use.opened(queue);
@@ -171,10 +174,15 @@ export class PackFinisher implements Service {
 
   #rest(closed: readonly TaskPack[], nowMs: number): TurnResult {
     if (this.#lingering.size > 0) {
-      return { restMs: Math.min(IDLE_MS, ...closed.map((pack) => dueMs(pack) - nowMs)) };
+      return { restMs: Math.min(IDLE_MS, ...closed.map((pack) => this.#dueMs(pack) - nowMs)) };
     }
     for (const resolve of this.#onEmpty.splice(0)) resolve();
     return { restMs: IDLE_MS };
+  }
+
+  #dueMs(pack: TaskPack): number {
+    const endsMs = pack.mustOpen ? 0 : pack.endedAtMs + this.#lingerMs;
+    return Math.max(endsMs, pack.restsUntilMs);
   }
 
   /** The next batch, if at least so many packs are full. */
@@ -232,8 +240,3 @@ export class PackFinisher implements Service {
 }
 
 const NONE: ReadonlySet<string> = new Set();
-
-function dueMs(pack: TaskPack): number {
-  const endsMs = pack.mustOpen ? 0 : pack.endedAtMs + LINGER_MS;
-  return Math.max(endsMs, pack.restsUntilMs);
-}

@@ -25,6 +25,8 @@ import { LeaseLostError } from "./task.ts";
 
 /** Tasks are run by others, through this process. */
 export interface RemoteWork {
+  /** How long the ends of tasks that were claimed as one row wait for each other. */
+  readonly lingerMs: number;
   readonly slots: Slots;
   demand(executor: Executor): Demand;
   /** Called once, before the runner runs. */
@@ -96,6 +98,7 @@ export class TaskRunner implements Service {
     const notifier = new Notifier(db, options.channel, logger);
     this.#notifier = notifier;
     this.finisher = new Finisher(this.#ends, {
+      lingerMs: options.remote?.lingerMs,
       clock,
       logger,
       onSettled: (task, settlement, accepted, nowMs) =>

@@ -36,6 +36,12 @@ export interface DeskOptions {
 const SWEEP_MS = 1_000;
 /** How often queues that are new are looked for, while somebody asks for all of them. */
 const NEW_QUEUES_MS = 1_000;
+/**
+ * Between the first end and the last of tasks that were claimed as one row. They go out in several
+ * messages, perhaps to several workers: with the little time of handlers in a process, most packs
+ * would be opened while their ends are on the network.
+ */
+const LINGER_MS = 100;
 
 /**
  * Where remote workers get their tasks. The server is a worker of the engine like any other; its
@@ -44,6 +50,7 @@ const NEW_QUEUES_MS = 1_000;
  * Nothing is known here that the database does not know: when the server dies, its leases run out.
  */
 export class Desk implements RemoteWork {
+  readonly lingerMs = LINGER_MS;
   readonly #options: DeskOptions;
   readonly #orders = new OrderBook<Assignment>();
   readonly #timers: Timers;
