@@ -30,6 +30,7 @@ import {
 } from "./producer/limits.ts";
 import { producerRoutes } from "./producer/routes.ts";
 import { Desk } from "./workers/desk.ts";
+import { RemoteActs } from "./workers/remote-acts.ts";
 import { workerRoutes } from "./workers/routes.ts";
 
 /** What serves one kind of client. */
@@ -37,6 +38,8 @@ export type ListenerName = "producer" | "worker" | "http" | "metrics";
 
 /** Of the transaction of creates, which is one at a time, and of one that takes its place. */
 const CREATE_CONNECTIONS = 2;
+/** What all workers have said and was not answered may weigh so much. */
+const ACTS_BYTES_MAX = 64 * 1024 * 1024;
 /** How long the end of a stream may take, and what it has under way when its token ends. */
 const END_MS = 5_000;
 
@@ -200,10 +203,13 @@ export class TidemillServer implements AsyncDisposable {
   }
 
   #workers(): readonly StreamRoute[] {
-    const { graceSeconds } = this.#options;
+    const { graceSeconds, leaseSeconds } = this.#options;
     return workerRoutes({
       admission: this.#admission(),
       desk: this.#desk,
+      acts: new RemoteActs(this.#desk, systemClock),
+      budget: new Budget(ACTS_BYTES_MAX),
+      leaseSeconds,
       clock: systemClock,
       logger: this.#mill.engine.logger,
       graceMs: graceSeconds * 1000,

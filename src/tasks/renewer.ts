@@ -130,6 +130,7 @@ export class Renewer implements Service {
       task.renewedAtMs = sentAtMs;
       task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
       task.renewedUntil = until;
+      task.handler.renewed?.(task);
     }
     metrics.renewals.add(renewals.filter((renewal) => renewal !== undefined).length);
   }

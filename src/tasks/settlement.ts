@@ -6,6 +6,7 @@ import {
   storable,
   wellFormed,
 } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Outcome } from "./outcome.ts";
 import type { Burial, Settlement } from "./sql/finish.ts";
@@ -116,6 +117,7 @@ export function giveBack(
 
 export function resultJson(result: unknown): string {
   if (result === undefined) return "";
+  if (result instanceof JsonText) return result.text;
   const json: string | undefined = JSON.stringify(result);
   if (json === undefined) throw new InvalidInputError("the result cannot be written as JSON");
   return json;

@@ -10,7 +10,7 @@ import { NO_LIMITS } from "../../tasks/limits.ts";
 import { abandon, type Outcome } from "../../tasks/outcome.ts";
 import type { TaskHandler, WrittenEnd } from "../../tasks/queue.ts";
 import type { RemoteWork, TaskRunner } from "../../tasks/runner.ts";
-import type { Task } from "../../tasks/task.ts";
+import type { LeaseToken, Task } from "../../tasks/task.ts";
 import { Assignment } from "./assignment.ts";
 import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
 import { OrderDemand } from "./order-demand.ts";
@@ -22,6 +22,10 @@ export interface RemoteWorker {
   onTasks(order: Order<Assignment>): void;
   /** The task is no longer the worker's: it was lost or cancelled, or took too long. */
   onLost(assignment: Assignment, why: Error): void;
+  /** The task is no longer the worker's: its end was answered, or another stream has it now. */
+  onGone(assignment: Assignment): void;
+  /** Its lease lasts longer now. */
+  onRenewed(assignment: Assignment): void;
 }
 
 export interface DeskOptions {
@@ -48,6 +52,8 @@ export class Desk implements RemoteWork {
   readonly #orders = new OrderBook<Assignment>();
   readonly #timers: Timers;
   readonly #assignments = new Map<Task, Assignment>();
+  /** By the id of the task: the last claim of it here. */
+  readonly #byId = new Map<string, Assignment>();
   readonly #workers = new Map<Order<Assignment>, RemoteWorker>();
   readonly #holders = new Map<Assignment, RemoteWorker>();
   /** Orders that got tasks in this round. */
@@ -55,6 +61,9 @@ export class Desk implements RemoteWork {
   readonly #handled = new Map<string, Promise<void>>();
   /** Orders of whatever queue there is. */
   readonly #ofAll = new Set<Order<Assignment>>();
+  /** Those that their order had no room for, until the next one comes. */
+  readonly #spare = new Set<Assignment>();
+  #spareBefore: ReadonlySet<Assignment> = new Set();
   #isLooking = false;
   /** Of queues and tenants that nobody ordered when it was last looked. */
   #unwanted: ReadonlySet<string> = new Set();
@@ -119,6 +128,7 @@ export class Desk implements RemoteWork {
       concurrency: undefined,
       run: (task, context) => this.#start(task as ClaimedTask, context),
       settled: (task, written) => this.#settled(task, written),
+      renewed: (task) => this.#renewed(task),
     };
     // One after another: each asks for all that are handled.
     const handling = this.#handling.then(() => this.#runner?.handle(handler));
@@ -136,9 +146,44 @@ export class Desk implements RemoteWork {
     this.#workers.set(order, worker);
     this.#orders.open(order);
     if (queues === "all") this.#lookForQueues(order);
-    this.#runner?.slotsCame(this.#namesOf(queues), worker.tenant);
-    if (this.#demand?.lacks(worker.tenant) === true) this.#runner?.wantsMore();
+    this.#orderCame(order);
     return order;
+  }
+
+  /** It takes so many more. */
+  enlarge(order: Order<Assignment>, by: number): void {
+    this.#orders.enlarge(order, by);
+    this.#orderCame(order);
+  }
+
+  #orderCame({ queues, tenant }: Order<Assignment>): void {
+    for (const one of this.#spare) {
+      if (one.task.tenant === tenant && this.#fill(one)) this.#spare.delete(one);
+    }
+    this.#runner?.slotsCame(this.#namesOf(queues), tenant);
+    if (this.#demand?.lacks(tenant) === true) this.#runner?.wantsMore();
+  }
+
+  /** Its order has no room for it: it waits a moment for the next. */
+  reassign(assignment: Assignment): void {
+    if (!assignment.isRunning) return;
+    this.#holders.delete(assignment);
+    if (!this.#fill(assignment)) this.#spare.add(assignment);
+  }
+
+  /** The claim that a worker of the tenant may act on by this token. */
+  find({ taskId, generation, claimId }: LeaseToken, tenant: string): Assignment | undefined {
+    const one = this.#byId.get(taskId);
+    if (one === undefined || one.task.tenant !== tenant) return undefined;
+    const isSame = one.task.generation === generation && one.task.claim.id === claimId;
+    return isSame ? one : undefined;
+  }
+
+  /** The worker has it from now on, whoever had it before. */
+  attachTo(worker: RemoteWorker, assignment: Assignment): void {
+    const before = this.#holders.get(assignment);
+    this.#holders.set(assignment, worker);
+    if (before !== worker) before?.onGone(assignment);
   }
 
   /** Nobody waits for it any more. Tasks that it was about to be served with go back uncounted. */
@@ -183,12 +228,20 @@ export class Desk implements RemoteWork {
       this.#runner?.slotsWent(queue, tenant);
     }
     this.#unwanted = new Set(unwanted.keys());
+    for (const one of this.#spare) {
+      if (!this.#spareBefore.has(one)) continue;
+      this.#spare.delete(one);
+      one.end(abandon(), () => {});
+    }
+    this.#spareBefore = new Set(this.#spare);
     this.#timers.after(SWEEP_MS, () => this.#sweep());
   }
 
-  /** Whoever held these has been gone for so long. */
-  loseAfter(ms: number, assignments: readonly Assignment[]): void {
-    this.#timers.after(ms, () => void this.lose(assignments));
+  /** The worker is gone. What nobody took over from it is lost after so long. */
+  loseAfter(ms: number, worker: RemoteWorker, assignments: readonly Assignment[]): void {
+    this.#timers.after(ms, () => {
+      void this.lose(assignments.filter((one) => this.#holders.get(one) === worker));
+    });
   }
 
   /** Whoever held these is gone: each counts as lost with its worker. */
@@ -211,19 +264,27 @@ export class Desk implements RemoteWork {
 
   #start(task: ClaimedTask, context: TaskContext): Promise<Outcome> | Outcome {
     const assignment = new Assignment(task, context);
-    const order = this.#orders.fill(task.queue, task.tenant, assignment);
-    const worker = order === undefined ? undefined : this.#workers.get(order);
-    if (order === undefined || worker === undefined) return abandon(); // It was just withdrawn.
+    if (!this.#fill(assignment)) return abandon(); // Its order was just withdrawn.
     this.#demand?.served(task.tenant);
     this.#assignments.set(task, assignment);
-    this.#holders.set(assignment, worker);
+    this.#byId.set(task.id, assignment);
     const { signal } = context;
     signal.addEventListener("abort", () => this.#aborted(assignment, signal.reason as Error), {
       once: true,
     });
+    return assignment.returned;
+  }
+
+  /** Whether there was an order for it. */
+  #fill(assignment: Assignment): boolean {
+    const { queue, tenant } = assignment.task;
+    const order = this.#orders.fill(queue, tenant, assignment);
+    const worker = order === undefined ? undefined : this.#workers.get(order);
+    if (order === undefined || worker === undefined) return false;
+    this.#holders.set(assignment, worker);
     if (this.#filled.size === 0) setImmediate(() => this.#serve());
     this.#filled.add(order);
-    return assignment.returned;
+    return true;
   }
 
   /** What started in this round goes out. */
@@ -248,12 +309,22 @@ export class Desk implements RemoteWork {
   #settled(task: Task, written: WrittenEnd | undefined): void {
     const assignment = this.#assignments.get(task);
     if (assignment === undefined) return;
+    const worker = this.#holders.get(assignment);
     this.#forget(assignment);
     assignment.answered(written);
+    worker?.onGone(assignment); // After the answer: a stream may end with its last task.
+  }
+
+  #renewed(task: Task): void {
+    const assignment = this.#assignments.get(task);
+    if (assignment !== undefined) this.#holders.get(assignment)?.onRenewed(assignment);
   }
 
   #forget(assignment: Assignment): void {
-    this.#assignments.delete(assignment.task);
+    const { task } = assignment;
+    this.#assignments.delete(task);
+    if (this.#byId.get(task.id) === assignment) this.#byId.delete(task.id);
     this.#holders.delete(assignment);
+    this.#spare.delete(assignment);
   }
 }

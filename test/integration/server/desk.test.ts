@@ -29,6 +29,14 @@ class Hand implements RemoteWorker {
     this.lost.push(why.name);
   }
 
+  onGone(): void {
+    // It keeps what it had, to act on it once more.
+  }
+
+  onRenewed(): void {
+    // Nobody is told.
+  }
+
   get tasks(): Assignment[] {
     return this.served.flat();
   }
