@@ -57,6 +57,7 @@ export class TidemillServer implements AsyncDisposable {
   readonly #intake: TaskIntake;
   readonly #line: CreateLine;
   readonly #desk: Desk;
+  readonly #acts: RemoteActs;
   readonly #listeners = new Map<ListenerName, GrpcListener | ServerHttp>();
   #worker: Worker | undefined;
   #tenants: Tenants | undefined;
@@ -85,9 +86,11 @@ export class TidemillServer implements AsyncDisposable {
     this.#desk = new Desk({
       directory: enqueue.directory,
       queuesMax: this.#options.queuesPerTenantMax,
+      leaseSeconds: this.#options.leaseSeconds,
       clock: systemClock,
       logger,
     });
+    this.#acts = new RemoteActs(this.#desk, systemClock);
     this.#listen("producer", this.#options.producer, () => this.#producers());
     this.#listen("worker", this.#options.worker, () => this.#workers());
   }
@@ -207,7 +210,7 @@ export class TidemillServer implements AsyncDisposable {
     return workerRoutes({
       admission: this.#admission(),
       desk: this.#desk,
-      acts: new RemoteActs(this.#desk, systemClock),
+      acts: this.#acts,
       budget: new Budget(ACTS_BYTES_MAX),
       leaseSeconds,
       clock: systemClock,

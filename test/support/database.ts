@@ -17,10 +17,7 @@ export interface TestDatabase {
 const cleanups: (() => Promise<unknown>)[] = [];
 
 /** Runs after the test, or after all of the file; last added first. */
-export function onCleanup(
-  cleanup: () => Promise<unknown>,
-  until: "test" | "file" = "test",
-): void {
+export function onCleanup(cleanup: () => Promise<unknown>, until: "test" | "file" = "test"): void {
   (until === "file" ? fileCleanups : cleanups).push(cleanup);
 }
 

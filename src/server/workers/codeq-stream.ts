@@ -23,7 +23,7 @@ import {
   toTask,
 } from "./codeq-messages.ts";
 import type { OrderedQueues } from "./order-book.ts";
-import { COUNT_MAX, type SessionOptions, WorkerSession } from "./session.ts";
+import { COUNT_MAX, LEASE_SECONDS_MAX, type SessionOptions, WorkerSession } from "./session.ts";
 
 const CANCEL_MS = 100;
 const NOTHING = (): void => {};
@@ -129,7 +129,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent> {
     this.#options.logger.debug(facts, "a worker's stream began");
   }
 
-  async #ready({ commands, count }: Ready): Promise<void> {
+  async #ready({ commands, count, leaseSeconds }: Ready): Promise<void> {
     const { caller } = this.#session;
     if (caller === undefined) return;
     if (!mayOnSome(caller, "task.claim")) {
@@ -155,7 +155,7 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent> {
       this.#refuse("Unavailable", "the queues cannot be handled now");
       return;
     }
-    this.#session.order(queues, most);
+    this.#session.order(queues, most, Math.min(leaseSeconds, LEASE_SECONDS_MAX));
   }
 
   #result(result: Result): void {
@@ -208,10 +208,10 @@ export class CodeqWorkerStream implements PeerHandler<WorkerEvent> {
     const outcome = nack(delay, reason.trim() === "" ? "nack without a reason" : reason);
     const answered = this.#session.answerLater();
     this.#settle(taskId, outcome, (answer) => {
-      const ack =
-        held === undefined || (answer !== "accepted" && answer !== "refused")
-          ? { ...toAck(taskId, answer), appliedDelaySeconds: 0, dlq: false }
-          : toNackAck(held, delay, answer);
+      const isHeard = held !== undefined && answer !== NOT_IN_PROGRESS;
+      const ack = isHeard
+        ? toNackAck(held, delay, answer)
+        : { ...toAck(taskId, answer), appliedDelaySeconds: 0, dlq: false };
       this.#peer.send(event({ $case: "nackAck", value: ack }));
       answered();
     });

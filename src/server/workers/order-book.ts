@@ -12,6 +12,8 @@ export class Order<Task = unknown> {
   readonly queues: OrderedQueues;
   /** How many tasks it asked for; more, when it was enlarged. */
   count: number;
+  /** How long their leases are to last at least; 0 for as long as any. */
+  readonly leaseSeconds: number;
   /** How many more tasks it takes. */
   left: number;
   /** Its place among those that wait; the lower came first. */
@@ -19,10 +21,11 @@ export class Order<Task = unknown> {
   /** Those it will be served with. */
   readonly tasks: Task[] = [];
 
-  constructor(tenant: string, queues: OrderedQueues, count: number) {
+  constructor(tenant: string, queues: OrderedQueues, count: number, leaseSeconds = 0) {
     this.tenant = tenant;
     this.queues = queues;
     this.count = count;
+    this.leaseSeconds = leaseSeconds;
     this.left = count;
   }
 }
@@ -106,10 +109,10 @@ export class OrderBook<Task = unknown> implements Slots {
 
   /** It takes so many more: at its place, unless it had all that it asked for. */
   enlarge(order: Order<Task>, by: number): void {
-    const account = this.#accounts.get(order.tenant);
-    if (account?.orders.has(order) !== true) return;
-    if (order.left === 0) order.place = this.#nextPlace();
     order.count += by;
+    const account = this.#accounts.get(order.tenant);
+    if (account?.orders.has(order) !== true) return; // It is about to be served.
+    if (order.left === 0) order.place = this.#nextPlace();
     order.left += by;
     this.#change(account, order, by);
   }

@@ -3,12 +3,16 @@ import {
   WorkerEvent,
   WorkerStreamService as WorkerStreamOfCodeq,
 } from "../../wire/generated/codeq/worker.ts";
-import { FromWorker, ToWorker, WorkerStreamService } from "../../wire/generated/tidemill/v1/worker.ts";
+import {
+  FromWorker,
+  ToWorker,
+  WorkerStreamService,
+} from "../../wire/generated/tidemill/v1/worker.ts";
 import { type StreamRoute, streamRoute } from "../grpc/listener.ts";
 import type { MessageShape } from "../grpc/measure.ts";
 import type { Codec } from "../grpc/peer.ts";
 import { CodeqWorkerStream } from "./codeq-stream.ts";
-import { TidemillWorkerStream, type TidemillStreamOptions } from "./tidemill-stream.ts";
+import { type TidemillStreamOptions, TidemillWorkerStream } from "./tidemill-stream.ts";
 
 const CODEQ_SHAPE: MessageShape = {
   1: { fields: {} },

@@ -9,6 +9,7 @@ import { type Peer, StreamError } from "../grpc/peer.ts";
 import type { Budget, Place } from "../producer/budget.ts";
 import { weightOf } from "../producer/limits.ts";
 import type { Assignment } from "./assignment.ts";
+import { type Returning, writeToken } from "./custody.ts";
 import type { Desk, RemoteWorker } from "./desk.ts";
 import type { Order, OrderedQueues } from "./order-book.ts";
 
@@ -43,6 +44,8 @@ export const ORDERS_MAX = 1_000;
 export const COUNT_MAX = 1_000;
 /** Tasks of one stream, ordered or held. */
 export const TASKS_MAX = 10_000;
+/** Longer leases are cut to this, or refused. */
+export const LEASE_SECONDS_MAX = 86_400;
 /** While its client has not read so much, no more is sent. */
 const UNREAD_BYTES_MAX = 1024 * 1024;
 const CONGESTED_MS = 50;
@@ -106,12 +109,12 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
 
   /** Throws what the admission throws. */
   async enter(token: string): Promise<Caller> {
-    const { caller, watch } = await this.#options.admission.admit(token, this.#peer.address);
-    this.#caller = caller;
-    void watch(this.#over.signal).then((refusal) => {
+    const admitted = await this.#options.admission.admit(token, this.#peer.address);
+    this.#caller = admitted.caller;
+    void admitted.watch(this.#over.signal).then((refusal) => {
       if (refusal !== undefined) this.#peer.end(status.UNAUTHENTICATED, refusal.message);
     });
-    return caller;
+    return admitted.caller;
   }
 
   /** Before a message is decoded: waits until there is room for what comes of it. */
@@ -156,13 +159,13 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     return `a stream may have at most ${ORDERS_MAX} readys and ${TASKS_MAX} tasks at once`;
   }
 
-  order(queues: OrderedQueues, count: number): void {
+  order(queues: OrderedQueues, count: number, leaseSeconds: number): void {
     if (this.#isClosed || !this.#peer.isOpen) return;
     this.#ordered += count;
-    this.#order(queues, count);
+    this.#order(queues, count, leaseSeconds);
   }
 
-  #order(queues: OrderedQueues, count: number): void {
+  #order(queues: OrderedQueues, count: number, leaseSeconds: number): void {
     if (this.#isClosed || !this.#peer.isOpen) return;
     const { desk } = this.#options;
     const kept = this.#kept.get(queues);
@@ -170,7 +173,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
       desk.enlarge(kept, count);
       return;
     }
-    const order = desk.order(this, queues, count);
+    const order = desk.order(this, queues, count, leaseSeconds);
     this.#orders.add(order);
     if (this.#voice.keepsOrders) this.#kept.set(queues, order);
   }
@@ -186,10 +189,10 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     const isServed = messages.length > 0 && !this.#voice.keepsOrders;
     const left = isServed ? 0 : order.count - messages.length;
     this.#ordered -= order.count - left;
-    if (isCongested) {
-      // As soon as its client reads, it is served.
-      clock.after(CONGESTED_MS, () => this.#order(order.queues, left));
-    } else if (left > 0) this.#order(order.queues, left);
+    const again = (): void => this.#order(order.queues, left, order.leaseSeconds);
+    if (isCongested)
+      clock.after(CONGESTED_MS, again); // As soon as its client reads, it is served.
+    else if (left > 0) again();
     for (const one of rest) desk.reassign(one);
   }
 
@@ -213,18 +216,21 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     return rest;
   }
 
-  /** It comes back with a task that it, or a stream before it, got here. Whether it may keep it. */
-  take(token: LeaseToken): boolean {
-    const { desk } = this.#options;
-    const one = desk.find(token, this.tenant);
-    if (one?.isRunning !== true) return false;
-    desk.attachTo(this, one);
-    this.held.set(one.task.id, one);
-    return true;
+  /** It comes back with tasks of a stream before it. Gives those that it may not keep. */
+  async takeBack(
+    tokens: readonly LeaseToken[],
+    terms: Omit<Returning, "tenant">,
+  ): Promise<LeaseToken[]> {
+    const { custody } = this.#options.desk;
+    const adopted = await custody.adopt(this, tokens, { ...terms, tenant: this.tenant });
+    for (const one of adopted) this.held.set(one.task.id, one);
+    if (this.#over.signal.aborted) this.#leave();
+    const kept = new Set(adopted.map(({ task }) => writeToken(task.token)));
+    return tokens.filter((token) => !kept.has(writeToken(token)));
   }
 
   onLost(assignment: Assignment, why: Error): void {
-    this.#voice.lost(assignment, why);
+    if (this.held.get(assignment.task.id) === assignment) this.#voice.lost(assignment, why);
     this.onGone(assignment);
   }
 
@@ -283,6 +289,10 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     this.#over.abort();
     this.close();
     this.#handled();
+    this.#leave();
+  }
+
+  #leave(): void {
     const { graceMs, desk } = this.#options;
     const left = [...this.held.values()].filter((one) => one.isRunning);
     this.held.clear();

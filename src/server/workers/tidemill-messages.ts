@@ -16,9 +16,10 @@ import type {
 import type { Act } from "../auth/caller.ts";
 import { failureOf } from "../failure.ts";
 import { jsonOf } from "../producer/payload.ts";
-import { type ActDone, type RemoteAct, remainingMs, timeoutMsOf } from "./remote-acts.ts";
+import type { ActDone } from "./act-answers.ts";
+import { type RemoteAct, remainingMs, timeoutMsOf } from "./remote-acts.ts";
+import { LEASE_SECONDS_MAX } from "./session.ts";
 
-export const LEASE_SECONDS_MAX = 86_400;
 const DELAY_SECONDS_MAX = 1e9;
 
 export const say = (message: NonNullable<ToWorker["message"]>): ToWorker => ({ message });
@@ -59,8 +60,7 @@ export function toAck(token: LeaseToken | undefined, answer: ActDone | Error): A
     return { failure: failureOf(answer), state: "", lease: undefined, delaySeconds: 0 };
   }
   const { state, delaySeconds, until, remainingMs: leftMs = 0 } = answer;
-  const lease =
-    until === undefined ? undefined : { token, leaseUntil: until, remainingMs: leftMs };
+  const lease = until === undefined ? undefined : { token, leaseUntil: until, remainingMs: leftMs };
   return { failure: undefined, state, lease, delaySeconds };
 }
 

@@ -28,9 +28,8 @@ import { streamErrorOf } from "../grpc/status.ts";
 import type { Assignment } from "./assignment.ts";
 import type { OrderedQueues } from "./order-book.ts";
 import type { RemoteActs } from "./remote-acts.ts";
-import { type SessionOptions, TASKS_MAX, WorkerSession } from "./session.ts";
+import { LEASE_SECONDS_MAX, type SessionOptions, TASKS_MAX, WorkerSession } from "./session.ts";
 import {
-  LEASE_SECONDS_MAX,
   readAct,
   readSeconds,
   readToken,
@@ -143,14 +142,20 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
       const caller = await this.#session.enter(hello.token);
       this.#queues = queuesOf(caller, hello.queues);
       await this.#options.desk.handle(this.#queues, caller.tenant);
-      this.#welcome(caller, hello, held);
+      this.#welcome(caller, hello);
+      if (held.length === 0) return;
+      const lost = await this.#session.takeBack(held, {
+        may: (queue) => may(caller, "task.claim", queue),
+        leaseSeconds: this.#leaseSeconds,
+      });
+      if (lost.length > 0) this.#sendLost(lost);
     } catch (error) {
       if (!(error instanceof UnauthenticatedError)) throw streamErrorOf(error);
       throw new StreamError(status.UNAUTHENTICATED, error.message);
     }
   }
 
-  #welcome({ tenant }: Caller, hello: WorkerHello, held: readonly LeaseToken[]): void {
+  #welcome({ tenant }: Caller, hello: WorkerHello): void {
     const workerId = hello.workerId.trim() === "" ? uuidv4() : hello.workerId.trim();
     this.#peer.welcome();
     const value = {
@@ -164,8 +169,6 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
     };
     this.#peer.send(say({ $case: "helloAck", value }));
     this.#options.logger.debug({ worker: workerId, tenant }, "a worker's stream began");
-    const lost = held.filter((token) => !this.#session.take(token));
-    if (lost.length > 0) this.#sendLost(lost);
   }
 
   async #ready(caller: Caller, { requestId, count, queues: named }: Ready): Promise<void> {
@@ -178,7 +181,7 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
       if (whyFull !== undefined) throw new LimitError(whyFull);
       const queues = this.#partOf(caller, named);
       if (queues !== this.#queues) await this.#options.desk.handle(queues, caller.tenant);
-      this.#session.order(queues, count);
+      this.#session.order(queues, count, this.#leaseSeconds);
     } catch (error) {
       this.#refuse(requestId, error);
     }

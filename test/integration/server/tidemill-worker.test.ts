@@ -35,7 +35,7 @@ const hand = (server = base): RemoteHand => new RemoteHand(server.server.address
 let queues = 0;
 function newQueue() {
   queues += 1;
-  return queue<unknown>(`queue-${queues}`, { backoff: { kind: "fixed", baseSeconds: 0.01 } });
+  return queue(`queue-${queues}`, { backoff: { kind: "fixed", baseSeconds: 0.01 } });
 }
 
 describe("a hello of Tidemill's worker", () => {
@@ -171,6 +171,20 @@ it("gets all that is known of a task, and keeps the bytes of its payload", async
   expect(task.lease?.leaseUntil?.getTime()).toBeGreaterThan(before);
 });
 
+it("gets what does not fit into one message with the next, without giving it back", async () => {
+  const mails = newQueue();
+  const one = await hand().hello({ queues: [mails.name] });
+  const payload = "x".repeat(900_000);
+  await base.mill.enqueueMany(
+    mails,
+    Array.from({ length: 8 }, () => ({ payload, tenant })),
+  );
+  one.ready(8);
+  const tasks = await one.gets(8);
+  expect(one.all("tasks").length).toBeGreaterThan(2);
+  expect(new Set(tasks.map((task) => tokenOf(task).generation))).toEqual(new Set([1]));
+});
+
 describe("acts", () => {
   it("are answered in their order, each for itself, when they are durable", async () => {
     const mails = newQueue();
@@ -236,7 +250,7 @@ describe("acts", () => {
   });
 
   it("need their scope, and are refused to other tenants", async () => {
-    const mails = queue<unknown>("mails");
+    const mails = queue("mails");
     const claimer = await hand().hello({ token: MAILS_WORKER, queues: ["mails"] });
     await base.mill.enqueue(mails, 1, { tenant });
     const task = await claimer.get();
