@@ -30,6 +30,7 @@ import {
 } from "./producer/limits.ts";
 import { producerRoutes } from "./producer/routes.ts";
 import { Desk } from "./workers/desk.ts";
+import { HttpClaims } from "./workers/http-claims.ts";
 import { RemoteActs } from "./workers/remote-acts.ts";
 import { workerRoutes } from "./workers/routes.ts";
 
@@ -114,7 +115,8 @@ export class TidemillServer implements AsyncDisposable {
     const onFailure = (): void => void this.stop().catch(() => {}); // Reported by finished.
     this.#supervisor.finished.catch(onFailure);
     try {
-      if (this.#listeners.has("worker")) await this.#startWorker();
+      const handsOut = this.#listeners.has("worker") || this.#listeners.has("http");
+      if (handsOut) await this.#startWorker();
       for (const listener of listeners) await listener.listen();
     } catch (error) {
       await this.stop();
@@ -125,7 +127,10 @@ export class TidemillServer implements AsyncDisposable {
   async #openHttp(): Promise<void> {
     const { http, metrics, tls, drainSeconds, requireWall } = this.#options;
     const { logger } = this.#mill.engine;
-    const parts = { mill: this.#mill, auth: this.#auth, tls, drainSeconds, logger };
+    const { leaseSeconds } = this.#options;
+    const claims = { desk: this.#desk, acts: this.#acts, clock: systemClock, leaseSeconds };
+    const desk = new HttpClaims(claims);
+    const parts = { mill: this.#mill, auth: this.#auth, desk, tls, drainSeconds, logger };
     const sources: MetricsSource[] = [
       this.#mill.metrics,
       this.#mill.taskMetrics,
