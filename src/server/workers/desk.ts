@@ -14,6 +14,7 @@ import type { Task } from "../../tasks/task.ts";
 import { Assignment } from "./assignment.ts";
 import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
 import { OrderDemand } from "./order-demand.ts";
+import { ALL_QUEUES, Presence } from "./presence.ts";
 
 /** Whoever runs tasks somewhere else. */
 export interface RemoteWorker {
@@ -32,7 +33,7 @@ export interface DeskOptions {
   readonly logger: Logger;
 }
 
-/** How often it is looked for tasks that are ready and that nobody orders. */
+/** How often it is looked for tasks that are ready and nobody orders, and for who is away. */
 const SWEEP_MS = 1_000;
 /** How often queues that are new are looked for, while somebody asks for all of them. */
 const NEW_QUEUES_MS = 1_000;
@@ -55,6 +56,8 @@ export class Desk implements RemoteWork {
   readonly #handled = new Map<string, Promise<void>>();
   /** Orders of whatever queue there is. */
   readonly #ofAll = new Set<Order<Assignment>>();
+  readonly #presence = new Presence();
+  #isTelling = false;
   #isLooking = false;
   /** Of queues and tenants that nobody ordered when it was last looked. */
   #unwanted: ReadonlySet<string> = new Set();
@@ -124,6 +127,7 @@ export class Desk implements RemoteWork {
     const handling = this.#handling.then(() => this.#runner?.handle(handler));
     this.#handling = handling.catch(() => {});
     await handling;
+    this.#presence.handlesMore();
   }
 
   #namesOf(queues: OrderedQueues): Iterable<string> {
@@ -135,6 +139,9 @@ export class Desk implements RemoteWork {
     const order = new Order<Assignment>(worker.tenant, queues, count);
     this.#workers.set(order, worker);
     this.#orders.open(order);
+    const named = queues === "all" ? [ALL_QUEUES] : queues;
+    const isNews = this.#presence.ordered(worker.tenant, named, this.#options.clock.now());
+    if (isNews) void this.#tell();
     if (queues === "all") this.#lookForQueues(order);
     this.#runner?.slotsCame(this.#namesOf(queues), worker.tenant);
     if (this.#demand?.lacks(worker.tenant) === true) this.#runner?.wantsMore();
@@ -183,7 +190,42 @@ export class Desk implements RemoteWork {
       this.#runner?.slotsWent(queue, tenant);
     }
     this.#unwanted = new Set(unwanted.keys());
+    this.#review();
     this.#timers.after(SWEEP_MS, () => this.#sweep());
+  }
+
+  /** Who is here, and who is not any more. What could not be told is told again. */
+  #review(): void {
+    const running = new Set<string>();
+    for (const { queue, tenant } of this.#assignments.keys()) {
+      running.add(JSON.stringify([queue, tenant]));
+      running.add(JSON.stringify([ALL_QUEUES, tenant]));
+    }
+    this.#presence.review({
+      nowMs: this.#options.clock.now(),
+      isOrdered: (queue, tenant) => this.#orders.credit(queue, tenant) > 0,
+      isRunning: (queue, tenant) => running.has(JSON.stringify([queue, tenant])),
+    });
+    void this.#tell();
+  }
+
+  /** Tells the leader whose tasks are wanted here: keys are given to those who can run them. */
+  async #tell(): Promise<void> {
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    try {
+      for (;;) {
+        const news = this.#presence.news(this.#handled.keys());
+        if (news.length === 0) break;
+        await this.#runner?.serve(news);
+        this.#presence.told(news);
+      }
+    } catch (error) {
+      const facts = { error: messageOf(error) };
+      this.#options.logger.warn(facts, "could not say whose tasks are wanted here");
+    } finally {
+      this.#isTelling = false;
+    }
   }
 
   /** Whoever held these has been gone for so long. */
