@@ -129,7 +129,7 @@ describe("the plan of a tenant's buckets", () => {
             expect(isEven(sizesOf(space), members)).toBe(planRows(space, members).length === 0);
             const [before, now] = [ownersOf(space), ownersOf(after)];
             expect(now.size).toBe(may.length === 0 ? 0 : BUCKETS);
-            for (const owner of now.values()) expect(may).toContain(owner);
+            expect(may).toEqual(expect.arrayContaining([...new Set(now.values())]));
             // Nobody who stays gives up more than what exceeds an even share.
             const share = Math.floor(BUCKETS / Math.max(1, may.length));
             for (const worker of may) {
@@ -143,7 +143,7 @@ describe("the plan of a tenant's buckets", () => {
           });
         }
       }),
-      { numRuns: 60 },
+      { numRuns: 20 },
     );
   });
 });

@@ -142,7 +142,7 @@ describe("what is ready of a queue", () => {
     expect([line.has(1), line.has(2)]).toEqual([true, false]);
     shiftAll(line);
     expect(line.has(1)).toBe(false);
-    expect(dry).toEqual([1, -8]);
+    expect(dry).toEqual([-7, 1, -8]);
   });
 
   it("forgets tenants of whom nothing is there", () => {
