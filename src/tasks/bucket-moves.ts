@@ -30,7 +30,7 @@ const SPACES_AT_ONCE = 50;
 
 /**
  * Gives the buckets of every key space to the live workers that handle all of its queues for its
- * tenant. All moves of a key space are in one transaction under the leader's term. If the leader dies
+ * tenant. All moves of a key space are in one transaction under the leader's term. If it dies
  * before its commit nothing moved; the old owner may run what it holds, the new one waits for that
  * to end.
  */
@@ -109,7 +109,8 @@ export function ownersFor(space: TenantSpace, members: readonly TaskMember[]): s
 export function isEven(space: KeySpaceSizes, members: readonly TaskMember[]): boolean {
   const wanted = new Set(ownersFor(space, members));
   const { sizes } = space;
-  if (sizes.length !== wanted.size || !sizes.every(({ worker }) => wanted.has(worker))) return false;
+  if (sizes.length !== wanted.size || !sizes.every(({ worker }) => wanted.has(worker)))
+    return false;
   const share = Math.floor(BUCKETS / wanted.size);
   const total = sizes.reduce((sum, { count }) => sum + count, 0);
   const isFair = sizes.every(({ count }) => count === share || count === share + 1);

@@ -15,7 +15,7 @@ export interface AllowanceFacts {
   readonly rates: KeyRates | undefined;
   /** How many of the queue a limit allows; Infinity: there is none. */
   readonly limitOf: (queue: string) => number;
-  /** Of the queue, when no more than so many may be taken. Infinity: whoever runs them takes any. */
+  /** How many of the queue are asked for. Infinity: whoever runs them takes any. */
   readonly roomOf: (queue: string) => number;
 }
 

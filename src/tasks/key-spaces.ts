@@ -169,8 +169,7 @@ export class KeySpaces {
     await all(wanted.map((space) => space.open()));
     const looking = isLookDue ? wanted.filter((space) => !this.#hasNews(space)) : [];
     const asked = wanted.filter(
-      (space) =>
-        space.isHoldDue || (space.isProbeWorth && (isLookDue || this.#hasNews(space))),
+      (space) => space.isHoldDue || (space.isProbeWorth && (isLookDue || this.#hasNews(space))),
     );
     if (asked.length > 0) {
       const probes = await probeKeySpaces(
@@ -215,7 +214,7 @@ export class KeySpaces {
   }
 }
 
-/** Waits for all of them, also when one fails: nothing may be under way when the next turn begins. */
+/** Waits for all, also when one fails: nothing may be under way when the next turn begins. */
 async function all<T>(some: readonly Promise<T>[]): Promise<T[]> {
   const settled = await Promise.allSettled(some);
   return settled.map((one) => {

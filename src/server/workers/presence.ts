@@ -96,7 +96,9 @@ export class Presence {
 
   /** There are more queues: whoever orders all of them orders these. */
   handlesMore(): void {
-    for (const [tenant, marks] of this.#tenants) if (marks.has(ALL_QUEUES)) this.#changed.add(tenant);
+    for (const [tenant, marks] of this.#tenants) {
+      if (marks.has(ALL_QUEUES)) this.#changed.add(tenant);
+    }
   }
 
   /** What the others do not know. `handled` are the names of all queues. */

@@ -141,9 +141,10 @@ const LINES = linesOf(
   "$15::text::int[], $16::text[], $17::text[]",
 );
 
+const OWNER = owner(["$10", "$11", "$12"], "$20", isSameServer("$13"));
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner(["$10", "$11", "$12"], "$20", isSameServer("$13"))},${ANY_HOLD},${LINES},${FIRST_PACK},
+  `WITH ${OWNER},${ANY_HOLD},${LINES},${FIRST_PACK},
    picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(line.lane) AS lanes
        FROM owner
@@ -170,7 +171,7 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner(["$10", "$11", "$12"], "$20", isSameServer("$13"))},${ANY_HOLD},${LINES},${FIRST_PACK},
+  `WITH ${OWNER},${ANY_HOLD},${LINES},${FIRST_PACK},
    candidate AS MATERIALIZED (
      SELECT pick.id, line.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue

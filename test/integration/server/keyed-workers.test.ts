@@ -199,7 +199,8 @@ it("finds the keys of a queue whose key space a definition takes over", async ()
   const url = `127.0.0.1:${server.address("worker").port}`;
   const commands = ["letters"];
   const facts = { url, token: ACME_WORKER, tenant: "acme", by: "server", diary, commands };
-  new KeyedHand(facts);
+  const hand = new KeyedHand(facts);
+  await hand.stream.until(1);
   await eventually(async () => {
     const { rows } = await database.pool.query(
       "SELECT is_provisional FROM tidemill.queues WHERE name = 'letters'",

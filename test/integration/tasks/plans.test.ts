@@ -23,7 +23,11 @@ import {
 } from "../../../src/tasks/sql/housekeeping.ts";
 import { findTasks } from "../../../src/tasks/sql/inspect.ts";
 import { lookAtKeyLanes } from "../../../src/tasks/sql/key-lanes.ts";
-import { claimKeyedPacks, probeKeySpace, probeKeySpaces } from "../../../src/tasks/sql/key-packs.ts";
+import {
+  claimKeyedPacks,
+  probeKeySpace,
+  probeKeySpaces,
+} from "../../../src/tasks/sql/key-packs.ts";
 import { claimHeldHeads, claimKeyedTasks, findForeignLanes } from "../../../src/tasks/sql/keys.ts";
 import {
   extendLease,

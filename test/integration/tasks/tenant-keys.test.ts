@@ -95,7 +95,8 @@ it("gives the keys of a tenant one space, whoever enqueues first", async () => {
   await mills[0]?.enqueue(orders, 0, { partitionKey: "k" });
   // By SQL, in a transaction that is not over: the others wait, or use theirs.
   await session.query("BEGIN");
-  await session.query("SELECT tidemill.enqueue('orders', '1', partition_key => 'k', tenant => 'a')");
+  const options = "partition_key => 'k', tenant => 'a'";
+  await session.query(`SELECT tidemill.enqueue('orders', '1', ${options})`);
   const inside = mills[0]?.enqueue(orders, 2, { partitionKey: "k", tenant: "a", tx: session });
   await inside;
   const outside = mills.map((mill) => mill.enqueue(orders, 3, { partitionKey: "k", tenant: "b" }));
