@@ -2,6 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { LOSABLE } from "./claim.ts";
 import { isSameServer } from "./crash-marker.ts";
+import { packOrder, packsBehind } from "./pack-lane.ts";
 import {
   type ClaimedPacks,
   leasedTo,
@@ -32,11 +33,10 @@ export const firstPack = (keySpace: string, floor: string, buckets: string): str
      SELECT COALESCE(
               (SELECT pack.id
                  FROM {schema}.task_packs AS pack
-                WHERE pack.lane = -(${keySpace}::int + 1)
-                  AND pack.id > ${floor}::bigint
+                WHERE ${packsBehind("pack", `-(${keySpace}::int + 1)`, `${floor}::bigint`)}
                   AND pack.claim_id IS NULL
                   AND (pack.bucket_set & ${buckets}::bit(360)) <> 0::bit(360)
-                ORDER BY pack.id
+                ORDER BY ${packOrder("pack")}
                 LIMIT 1), 9223372036854775807) AS id
    )`;
 
@@ -119,8 +119,7 @@ export async function probeKeySpaces(
 // the owner's row is compared and locked, and nothing that is locked is passed over. One that was
 // seen, and is gone when its lock is free, was opened meanwhile: its rows are later than what this
 // statement sees, and come first.
-const WAITING = `one.lane = -($1::int + 1)
-           AND one.id > $2::bigint
+const WAITING = `${packsBehind("one", "-($1::int + 1)", "$2::bigint")}
            AND one.claim_id IS NULL
            AND (one.bucket_set & $3::bit(360)) <> 0::bit(360)`;
 const CLAIM = statement(
@@ -140,7 +139,7 @@ const CLAIM = statement(
      SELECT one.id
        FROM {schema}.task_packs AS one
       WHERE ${WAITING}
-      ORDER BY one.id
+      ORDER BY ${packOrder("one")}
       LIMIT $9
    ), waiting AS MATERIALIZED (
      SELECT pack.id, pack.tenant, pack.keys, pack.buckets,
@@ -151,7 +150,7 @@ const CLAIM = statement(
         SELECT one.*
           FROM {schema}.task_packs AS one
          WHERE ${WAITING}
-         ORDER BY one.id
+         ORDER BY ${packOrder("one")}
          LIMIT $9
            FOR UPDATE
       ) AS pack

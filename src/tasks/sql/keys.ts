@@ -49,14 +49,19 @@ export async function readOwnedBuckets(db: Queryable, workerId: string): Promise
   }));
 }
 
-// Through the ledger: what runs is few, what is pending may be millions. A snapshot that shows the
-// bucket as mine shows every claim that its owner before me made in it.
+// Through the ledger, and each by its id: what runs is few, what is pending may be millions. A
+// snapshot that shows the bucket as mine shows every claim that its owner before me made in it.
 const FOREIGN = statement(
   "key_lanes_foreign",
   `SELECT task.lane
      FROM {schema}.task_claims AS claim
     CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
-     JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
+    CROSS JOIN LATERAL (
+      SELECT live.id, live.lane
+        FROM {schema}.tasks AS live
+       WHERE live.id = one.id AND live.claim_id = claim.claim_id
+      OFFSET 0
+    ) AS task
     WHERE claim.key_lanes && $1::text::int[]
       AND task.lane = ANY ($1::text::int[])
       AND task.id <> ALL ($2::text::bigint[])
@@ -64,7 +69,12 @@ const FOREIGN = statement(
    SELECT held.lane
      FROM {schema}.task_claims AS claim
     CROSS JOIN LATERAL unnest(claim.pack_ids) AS one(id)
-     JOIN {schema}.task_packs AS pack ON pack.id = one.id AND pack.claim_id = claim.claim_id
+    CROSS JOIN LATERAL (
+      SELECT live.lane, live.ids, live.buckets
+        FROM {schema}.task_packs AS live
+       WHERE live.id = one.id AND live.claim_id = claim.claim_id
+      OFFSET 0
+    ) AS pack
     CROSS JOIN LATERAL (
       SELECT (pack.lane + 1) * 360 - task.bucket - 1 AS lane
         FROM unnest(pack.ids, pack.buckets) AS task(id, bucket)

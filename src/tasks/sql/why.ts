@@ -1,8 +1,12 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { holdsTask } from "./open-packs.ts";
+import { packsBefore } from "./pack-lane.ts";
 
 // Everything that may keep one task from running, in one snapshot.
+/** Where the task stands in its lane. */
+const PLACE = "COALESCE(task.claim_order, task.id)";
+
 const WHY = statement(
   "task_why",
   `SELECT task.state, task.queue, task.tenant, task.partition_key, task.attempt,
@@ -50,14 +54,13 @@ const WHY = statement(
              FROM (SELECT 1
                      FROM {schema}.tasks AS ahead
                     WHERE ahead.lane = task.lane
-                      AND ahead.claim_order < COALESCE(task.claim_order, task.id)
+                      AND ahead.claim_order < ${PLACE}
                       AND ahead.state = 'pending'
                     UNION ALL
                    SELECT 1
                      FROM {schema}.task_packs AS ahead
                     CROSS JOIN LATERAL unnest(ahead.ids)
-                    WHERE ahead.lane = task.pack_lane
-                      AND ahead.id < COALESCE(task.claim_order, task.id)
+                    WHERE ${packsBefore("ahead", "task.pack_lane", PLACE)}
                       AND (ahead.buckets IS NULL OR task.partition_bucket = ANY (ahead.buckets))
                       AND ahead.claim_id IS NULL
                     LIMIT 1000) AS capped) AS ahead
