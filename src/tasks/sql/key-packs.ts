@@ -74,21 +74,27 @@ export async function probeKeySpace(
   return { hasRows: row?.has_rows === true, hasPacks: row?.has_packs === true };
 }
 
-// The same of many: most tenants have nothing to do at most times.
+// The same of many: most tenants have nothing to do at most times. One probe for each of them, with
+// a limit, because a table that the planner takes for small would be read as a whole.
 const PROBE_MANY = statement(
   "key_spaces_probe",
-  `SELECT EXISTS (
-            SELECT FROM {schema}.tasks
-             WHERE lane BETWEEN -(one.id * 360 + 360) AND -(one.id * 360 + 1)
-               AND claim_order > 0
-               AND state = 'pending') AS has_rows,
-          EXISTS (
-            SELECT FROM {schema}.task_packs AS pack
-             WHERE pack.lane = -(one.id + 1)
-               AND pack.id > one.floor
-               AND pack.claim_id IS NULL
-               AND (pack.bucket_set & one.buckets::bit(360)) <> 0::bit(360)) AS has_packs,
-          EXISTS (SELECT FROM {schema}.key_holds WHERE key_space_id = one.id) AS has_holds
+  `SELECT (SELECT TRUE
+             FROM {schema}.tasks
+            WHERE lane BETWEEN -(one.id * 360 + 360) AND -(one.id * 360 + 1)
+              AND claim_order > 0
+              AND state = 'pending'
+            LIMIT 1) IS NOT NULL AS has_rows,
+          (SELECT TRUE
+             FROM {schema}.task_packs AS pack
+            WHERE ${packsBehind("pack", "-(one.id + 1)", "one.floor")}
+              AND pack.claim_id IS NULL
+              AND (pack.bucket_set & one.buckets::bit(360)) <> 0::bit(360)
+            ORDER BY ${packOrder("pack")}
+            LIMIT 1) IS NOT NULL AS has_packs,
+          (SELECT TRUE
+             FROM {schema}.key_holds
+            WHERE key_space_id = one.id
+            LIMIT 1) IS NOT NULL AS has_holds
      FROM unnest($1::text::int[], $2::text::bigint[], $3::text[])
           WITH ORDINALITY AS one(id, floor, buckets, place)
     ORDER BY one.place`,
