@@ -182,6 +182,16 @@ export class KeySpaces {
     await all(looking.map((space) => space.look(true)));
   }
 
+  /** Of how many spaces tasks are claimed at once. */
+  #widthOf([first]: readonly KeyClaimer[], want: WantKeyed): number {
+    // Of what limits allow each must know what the one before it took.
+    const isLimited = this.#parts !== undefined && this.#parts.limiter.queues.length > 0;
+    if (isLimited || first === undefined) return 1;
+    // A claim brings one of each bucket at least: few are not asked of many.
+    const most = want.isForAll ? want.wantKeyed(first) : CLAIMS_AT_ONCE;
+    return Math.max(1, Math.min(CLAIMS_AT_ONCE, most));
+  }
+
   /** Heads one after another, because one of all may be on probation. */
   async #claimFromAll(
     wanted: readonly KeyClaimer[],
@@ -196,9 +206,7 @@ export class KeySpaces {
     this.#first += 1;
     const from = this.#first % Math.max(1, busy.length);
     const inTurn = [...busy.slice(from), ...busy.slice(0, from)];
-    // Of what limits allow each must know what the one before it took.
-    const isLimited = this.#parts !== undefined && this.#parts.limiter.queues.length > 0;
-    const width = isLimited ? 1 : CLAIMS_AT_ONCE;
+    const width = this.#widthOf(inTurn, want);
     for (let at = 0; at < inTurn.length; at += width) {
       const some = inTurn.slice(at, at + width);
       const counts = await all(
