@@ -56,6 +56,18 @@ export const REMOTE_MUTANTS: readonly Mutant[] = [
     catchers: [test(TOKENS, { only: "of a pack" })],
   },
   {
+    name: "adopted-task-out-of-line",
+    breaks: "the next task of a key starts while another server's task of it was adopted here",
+    edits: [
+      {
+        file: "src/tasks/key-claimer.ts",
+        find: "asked.has(lane) && ranMs === undefined",
+        replace: "asked.has(lane) && ranMs !== -1",
+      },
+    ],
+    catchers: [test(TOKENS, { only: "behind a task of the same key" })],
+  },
+  {
     name: "time-begins-anew",
     breaks: "a task that is taken to another server has all of its time once more",
     edits: [

@@ -188,6 +188,28 @@ describe("a worker that comes back to another server", () => {
     expect((await one.mill.tasks.get(tokenOf(cancelled).taskId)).state).toBe("cancelled");
   });
 
+  it("keeps those behind a task of the same key waiting for it", async () => {
+    const mails = newQueue();
+    const enqueue = (n: number, partitionKey: string) =>
+      one.mill.enqueue(mails, n, { tenant, partitionKey });
+    const first = await hand(one, { queues: [mails.name] });
+    for (const n of [1, 2]) await enqueue(n, "order:1");
+    const head = await first.get();
+    expect(head).toMatchObject({ partitionKey: "order:1", attempt: 1 });
+    first.stream.close();
+    const second = await hand(other, { queues: [mails.name], held: [tokenOf(head)] });
+    const others = ["order:2", "order:3", "order:4"];
+    for (const key of others) await enqueue(1, key);
+    second.ready(10);
+    // They come when the second server has the keys of the tenant, and has looked for tasks.
+    const tasks = await second.gets(3);
+    expect(tasks.map(({ partitionKey }) => partitionKey).sort()).toEqual(others);
+    expect(await second.complete(head)).toBe("completed");
+    const next = (await second.gets(4))[3];
+    expect(next).toMatchObject({ partitionKey: "order:1", attempt: 1 });
+    expect(JSON.parse(next?.payload.toString() ?? "")).toBe(2);
+  });
+
   it("loses it there when it goes without a word", async () => {
     const { first, mails, tasks } = await held(1);
     first.stream.close();
