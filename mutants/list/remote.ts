@@ -110,7 +110,7 @@ export const REMOTE_MUTANTS: readonly Mutant[] = [
       {
         file: "src/server/workers/session.ts",
         find: "for (const one of rest) desk.reassign(one);",
-        replace: "for (const one of rest) one.end(abandon(), NOTHING);",
+        replace: "for (const one of rest) if (desk.slots) one.end(abandon(), NOTHING);",
       },
     ],
     catchers: [test("test/integration/server/tidemill-worker.test.ts", { only: "does not fit" })],

@@ -36,6 +36,8 @@ interface Asked {
 const TRUST = 0.9;
 /** In one statement. */
 const ASKED_MAX = 1_000;
+/** Extends and progress have a statement each: so many at once, or they would take every pool. */
+const SINGLE_MAX = 8;
 
 /**
  * Acts on tasks by the whole token of their claim, whichever stream they came by. One that is at
@@ -48,6 +50,8 @@ export class RemoteActs {
   readonly #clock: Clock;
   #asked: Asked[] = [];
   #isAsking = false;
+  readonly #single: (() => Promise<void>)[] = [];
+  #singleCount = 0;
 
   constructor(desk: Desk, clock: Clock) {
     this.#desk = desk;
@@ -85,11 +89,30 @@ export class RemoteActs {
       });
       return;
     }
-    const doing =
-      act.kind === "extend"
-        ? this.#extend(assignment, act.seconds)
-        : assignment.context.progress(act.value).then(() => RUNNING);
-    doing.then(onDone, onDone);
+    this.#doSingle(
+      () =>
+        act.kind === "extend"
+          ? this.#extend(assignment, act.seconds)
+          : assignment.context.progress(act.value).then(() => RUNNING),
+      onDone,
+    );
+  }
+
+  #doSingle(work: () => Promise<ActDone>, onDone: OnDone): void {
+    this.#single.push(() => work().then(onDone, onDone));
+    this.#startSingle();
+  }
+
+  #startSingle(): void {
+    while (this.#singleCount < SINGLE_MAX) {
+      const next = this.#single.shift();
+      if (next === undefined) return;
+      this.#singleCount += 1;
+      void next().finally(() => {
+        this.#singleCount -= 1;
+        this.#startSingle();
+      });
+    }
   }
 
   async #extend({ task, context }: Assignment, seconds: number): Promise<ActDone> {
@@ -165,15 +188,14 @@ export class RemoteActs {
       return;
     }
     const { tokens } = this.#desk;
-    const doing =
-      act.kind === "extend"
-        ? tokens.extend(tenantToken(asked), act.seconds).then(({ until, seconds }) => ({
-            ...RUNNING,
-            until,
-            remainingMs: Math.floor(seconds * 1000 * TRUST),
-          }))
-        : tokens.progress(asked.token, act.value.text).then(() => RUNNING);
-    doing.then(onDone, onDone);
+    this.#doSingle(async () => {
+      if (act.kind === "progress") {
+        await tokens.progress(asked.token, act.value.text);
+        return RUNNING;
+      }
+      const { until, seconds } = await tokens.extend(tenantToken(asked), act.seconds);
+      return { ...RUNNING, until, remainingMs: Math.floor(seconds * 1000 * TRUST) };
+    }, onDone);
   }
 
   /** The claims are over: perhaps they ended as it is said now. */

@@ -293,6 +293,21 @@ it("hears that leases were renewed, and that the time of a task is up", async ()
 });
 
 describe("a stream that broke", () => {
+  it("may have been heard: what it said is told again to the next", async () => {
+    const mails = newQueue();
+    const first = await hand().hello({ queues: [mails.name] });
+    await base.mill.enqueue(mails, 1, { tenant });
+    const task = await first.get();
+    const second = await hand().hello({ queues: [mails.name] });
+    first.send([[task, complete({ n: 1 })]]);
+    second.send([[task, complete({ n: 1 })]]);
+    first.stream.call.end();
+    expect(await second.complete(task)).toBe("completed");
+    await eventually(() => expect(second.all("actsAck")).toHaveLength(2));
+    const states = second.all("actsAck").flatMap(({ acks }) => acks.map(({ state }) => state));
+    expect(states).toEqual(["completed", "completed"]);
+  });
+
   it("is followed by one that keeps what it names, and finishes the rest", async () => {
     const mails = newQueue();
     const first = await hand().hello({ queues: [mails.name] });
