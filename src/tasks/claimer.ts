@@ -8,11 +8,13 @@ import type { Claim } from "./claimed-task.ts";
 import { Claims, sourcesOf } from "./claims.ts";
 import { type Demand, HandlerDemand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
-import type { KeyClaimer, KeySpace, TakeRows } from "./key-claimer.ts";
+import type { TakeRows } from "./key-claimer.ts";
+import type { KeyedQueues } from "./key-space.ts";
 import { KeySpaces } from "./key-spaces.ts";
 import { type Lane, LaneBook, type Room, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
+import { Looks } from "./looks.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { PackClaimer } from "./pack-claimer.ts";
 import { PROBATION } from "./priority.ts";
@@ -68,6 +70,7 @@ const EPOCH_NUMBERS = 1_000;
 export class Claimer {
   /** Rung when there may be work, or room for it. */
   readonly bell = new Bell();
+  readonly looks = new Looks();
   readonly #session: TaskSession;
   readonly #executor: Executor;
   readonly #options: ClaimerOptions;
@@ -126,11 +129,16 @@ export class Claimer {
   }
 
   /** Set once the queues are registered. */
-  useKeySpaces(spaces: readonly KeySpace[]): void {
-    const [settling, server, limiter] = [this.#settling, this.#server, this.#limiter];
-    const [{ clock }, packs] = [this.#options, this.#packs.ofKeys];
-    const perKey = (): number => this.#demand.perKey;
-    this.#spaces.use(spaces, { settling, server, limiter, clock, perKey, packs });
+  useKeySpaces(queues: readonly KeyedQueues[]): void {
+    this.#spaces.use(queues, {
+      settling: this.#settling,
+      server: this.#server,
+      limiter: this.#limiter,
+      clock: this.#options.clock,
+      perKey: (tenant) => this.#demand.perKey(tenant),
+      roomOf: (queue, tenant) => this.#demand.roomOfTenant(queue, tenant),
+      packs: this.#packs.ofKeys,
+    });
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
@@ -190,10 +198,9 @@ export class Claimer {
       this.#metOthersAtMs = clock.now(); // Perhaps it waited for them too long.
       return exponentialMs(failures, 50, RETRY_MS_MAX);
     };
-    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+    const turn = (): Promise<TurnResult> => this.looks.during(() => this.#turn());
+    await runLoop(turn, { clock, bell: this.bell, onFailure }, signal);
   }
-
-  readonly #wantKeyed = (space: KeyClaimer): number => this.#demand.wantKeyed(space);
 
   async #turn(): Promise<TurnResult> {
     const { pollMs, isTrusted } = this.#options;
@@ -211,7 +218,7 @@ export class Claimer {
     if (isLimited) await unkeyed;
     const [some, others] = await Promise.all([
       unkeyed,
-      this.#spaces.claim(isNews, this.#wantKeyed, this.#take),
+      this.#spaces.claim(isNews, this.#demand, this.#take),
     ]);
     const taken = some + others;
     this.#demand.filled();
@@ -245,7 +252,7 @@ export class Claimer {
     const ofQueue = (queue: string): number => this.#limiter.allowed(queue);
     const lanes = this.#lanes.chooseOf(lacking, want, { ...this.#room, ofQueue });
     const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
-    if (taken + (await this.#spaces.claim(isNews, this.#wantKeyed, this.#take)) > 0) return "again";
+    if (taken + (await this.#spaces.claim(isNews, this.#demand, this.#take)) > 0) return "again";
     this.#isHeldBack = limited.length > 0;
     return { restMs: isNews ? pollMs : Math.min(pollMs, waitMs) };
   }
