@@ -2,18 +2,17 @@ import type { Clock } from "../base/clock.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import { PACK_TASKS_MAX } from "./claimed-pack.ts";
-import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
 import { allowanceOf } from "./key-allowance.ts";
-import { HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
+import { type Asked, HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
 import { KeyPacks, type KeyPacksOptions } from "./key-packs.ts";
-import { KeyRates } from "./key-rates.ts";
-import type { KeySpace } from "./key-space.ts";
+import { KeyRates, strictestKeyRate } from "./key-rates.ts";
+import type { KeySpace, TakeRows } from "./key-space.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
 import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
-import { type ClaimedRows, type ClaimRequest, FIELD } from "./sql/claim.ts";
+import { type ClaimRequest, FIELD } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
 import { lookAtKeyLanes } from "./sql/key-lanes.ts";
 import { type KeySpaceProbe, probeKeySpace, type WaitingPacks } from "./sql/key-packs.ts";
@@ -42,12 +41,6 @@ export interface KeyClaimerParts {
   readonly clock: Clock;
   readonly packs: KeyPacksOptions;
 }
-
-/** How a claim is made is the same for all; the claimer hands it down. */
-export type TakeRows = (
-  claim: (claimId: string) => Promise<ClaimedRows>,
-  isHeldHead: boolean,
-) => Promise<readonly ClaimedTask[]>;
 
 /**
  * The buckets of one key space that this worker owns:
@@ -98,11 +91,9 @@ export class KeyClaimer {
     });
   }
 
-  /** As they are stored: a person may have changed them. Of several rates the strictest holds. */
+  /** As they are stored: a person may have changed them. */
   useLimits(limits: ReadonlyMap<string, Limits>): void {
-    const rates = this.space.queues.flatMap((queue) => limits.get(queue)?.keyRate ?? []);
-    const perSecond = ({ count, seconds }: Rate): number => count / seconds;
-    const [rate = null] = rates.toSorted((a, b) => perSecond(a) - perSecond(b));
+    const rate = strictestKeyRate(this.space.queues, limits);
     const known = this.#keyRate;
     if (known?.count === rate?.count && known?.seconds === rate?.seconds) return;
     this.#keyRate = rate;
@@ -150,14 +141,24 @@ export class KeyClaimer {
     return this.#packs.waiting;
   }
 
-  probed({ hasRows, hasPacks, hasHolds }: KeySpaceProbe): void {
+  /** Before it is probed with others. */
+  get asked(): Asked {
+    return this.#lanes.asks([]);
+  }
+
+  probed({ hasRows, hasPacks }: KeySpaceProbe): void {
     if (hasRows) this.#lanes.assumeWork();
     this.#packs.probed(hasPacks);
+  }
+
+  /** As one of many: nothing is asked for again where nothing is. */
+  probedWith({ hasRows, hasPacks, hasHolds }: KeySpaceProbe, asked: Asked, isNews: boolean): void {
+    if (isNews) this.probed({ hasRows, hasPacks });
+    if (!hasRows) this.#lanes.markEmpty(this.#lanes.numbers, asked);
     // When one comes, somebody says so.
     if (hasHolds === false) this.#nextHoldAtMs = Infinity;
   }
 
-  /** Whether anything waits. */
   async #probe(): Promise<boolean> {
     const probe = await probeKeySpace(this.#session, this.#packs.waiting);
     this.probed(probe);

@@ -1,5 +1,15 @@
 import type { Clock } from "../base/clock.ts";
-import type { Rate } from "./limits.ts";
+import type { Limits, Rate } from "./limits.ts";
+
+/** Of several queues that share keys. Null: none of them has one. */
+export function strictestKeyRate(
+  queues: readonly string[],
+  limits: ReadonlyMap<string, Limits>,
+): Rate | null {
+  const rates = queues.flatMap((queue) => limits.get(queue)?.keyRate ?? []);
+  const perSecond = ({ count, seconds }: Rate): number => count / seconds;
+  return rates.toSorted((a, b) => perSecond(a) - perSecond(b))[0] ?? null;
+}
 
 interface Starts {
   readonly tenant: string;

@@ -1,3 +1,6 @@
+import type { ClaimedTask } from "./claimed-task.ts";
+import type { ClaimedRows } from "./sql/claim.ts";
+
 /** Queues of this worker that share the order of keys, whoever's these are. */
 export interface KeyedQueues {
   /** Of the key space that they name. */
@@ -35,3 +38,9 @@ export function isSameQueues(
     known.queues.every((queue, place) => queue === queues[place])
   );
 }
+
+/** How a claim is made is the same for all; the claimer hands it down. */
+export type TakeRows = (
+  claim: (claimId: string) => Promise<ClaimedRows>,
+  isHeldHead: boolean,
+) => Promise<readonly ClaimedTask[]>;

@@ -1,8 +1,8 @@
 import type { Clock } from "../base/clock.ts";
 import type { Demand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
-import { type ClaimFacts, KeyClaimer, type KeyClaimerParts, type TakeRows } from "./key-claimer.ts";
-import { isSameQueues, type KeyedQueues, tenantSpace } from "./key-space.ts";
+import { type ClaimFacts, KeyClaimer, type KeyClaimerParts } from "./key-claimer.ts";
+import { isSameQueues, type KeyedQueues, type TakeRows, tenantSpace } from "./key-space.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
 import { probeKeySpaces } from "./sql/key-packs.ts";
@@ -14,6 +14,8 @@ import { bucketOfLane, keyId, keyLane } from "./task.ts";
 const LOOK_MS = 100;
 /** Of as many spaces tasks are claimed without waiting for each other's answers. */
 const CLAIMS_AT_ONCE = 8;
+/** Of so many it is looked where their lanes begin. */
+const LOOKS_AT_ONCE = 8;
 
 /** How much of a key space a worker wants: keyed tasks wait for each other in memory. */
 export type WantKeyed = Pick<Demand, "wantKeyed" | "isForAll">;
@@ -36,7 +38,7 @@ export class KeySpaces {
   readonly #heard = new WeakMap<KeyClaimer, number>();
   #isOwnershipNews = true;
   #lookedAtMs = -Infinity;
-  /** Where to begin, so that nobody is always last. */
+  /** Grows with every claim. */
   #first = 0;
 
   constructor(session: TaskSession, executor: Executor, facts: ClaimFacts, clock: Clock) {
@@ -140,6 +142,7 @@ export class KeySpaces {
   /** Claims from each space as much as is wanted of it. */
   async claim(isNews: boolean, want: WantKeyed, take: TakeRows): Promise<number> {
     if (isNews) this.#news += 1;
+    this.#first += 1;
     const isLookDue = this.#clock.now() - this.#lookedAtMs >= LOOK_MS;
     if (isLookDue) this.#lookedAtMs = this.#clock.now();
     const wanted = [...this.#spaces.values()].filter(
@@ -167,19 +170,31 @@ export class KeySpaces {
   /** As above, with one probe for all: of many tenants few have work at a time. */
   async #lookAtAll(wanted: readonly KeyClaimer[], isLookDue: boolean): Promise<void> {
     await all(wanted.map((space) => space.open()));
-    const looking = isLookDue ? wanted.filter((space) => !this.#hasNews(space)) : [];
+    const old = isLookDue ? wanted.filter((space) => !this.#hasNews(space)) : [];
+    const looking = new Set(this.#inTurn(old).slice(0, LOOKS_AT_ONCE));
+    const isNews = (space: KeyClaimer): boolean => this.#hasNews(space) || looking.has(space);
     const asked = wanted.filter(
-      (space) => space.isHoldDue || (space.isProbeWorth && (isLookDue || this.#hasNews(space))),
+      (space) => space.isHoldDue || (space.isProbeWorth && (isLookDue || isNews(space))),
     );
     if (asked.length > 0) {
-      const probes = await probeKeySpaces(
-        this.#session,
-        asked.map((space) => space.waiting),
-      );
-      for (const [place, probe] of probes.entries()) asked[place]?.probed(probe);
+      const before = asked.map((space) => space.asked);
+      const waiting = asked.map((space) => space.waiting);
+      const probes = await probeKeySpaces(this.#session, waiting);
+      for (const [place, space] of asked.entries()) {
+        const [probe, known] = [probes[place], before[place]];
+        if (probe !== undefined && known !== undefined) {
+          space.probedWith(probe, known, isNews(space));
+        }
+      }
     }
     for (const space of wanted) this.#heard.set(space, this.#news);
-    await all(looking.map((space) => space.look(true)));
+    await all([...looking].map((space) => space.look(true)));
+  }
+
+  /** Beginning with another one each time, so that nobody is always last. */
+  #inTurn(spaces: readonly KeyClaimer[]): KeyClaimer[] {
+    const from = this.#first % Math.max(1, spaces.length);
+    return [...spaces.slice(from), ...spaces.slice(0, from)];
   }
 
   /** Of how many spaces tasks are claimed at once. */
@@ -202,10 +217,7 @@ export class KeySpaces {
     for (const space of wanted) {
       taken += await space.claimHeads(want.wantKeyed(space), this.#facts, take);
     }
-    const busy = wanted.filter((space) => space.hasWork);
-    this.#first += 1;
-    const from = this.#first % Math.max(1, busy.length);
-    const inTurn = [...busy.slice(from), ...busy.slice(0, from)];
+    const inTurn = this.#inTurn(wanted.filter((space) => space.hasWork));
     const width = this.#widthOf(inTurn, want);
     for (let at = 0; at < inTurn.length; at += width) {
       const some = inTurn.slice(at, at + width);

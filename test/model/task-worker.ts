@@ -9,7 +9,7 @@ import type { ClaimedTask } from "../../src/tasks/claimed-task.ts";
 import { Claims } from "../../src/tasks/claims.ts";
 import { Executor } from "../../src/tasks/executor.ts";
 import { Finisher } from "../../src/tasks/finisher.ts";
-import type { TakeRows } from "../../src/tasks/key-claimer.ts";
+import type { TakeRows } from "../../src/tasks/key-space.ts";
 import { KeySpaces } from "../../src/tasks/key-spaces.ts";
 import { Limiter } from "../../src/tasks/limiter.ts";
 import { TaskMetrics } from "../../src/tasks/metrics.ts";
