@@ -11,6 +11,7 @@ import {
 } from "../../wire/generated/codeq/producer.ts";
 import { isName } from "../auth/caller.ts";
 import { failureOf } from "../failure.ts";
+import { encoderOf } from "../grpc/encoder.ts";
 import type { MessageShape } from "../grpc/measure.ts";
 import { StreamError } from "../grpc/peer.ts";
 import type { GivenCreate, GivenTask, Move, ProducerDialect } from "./dialect.ts";
@@ -33,7 +34,7 @@ export const codeqDialect: ProducerDialect<ProducerEvent, ServerEvent> = {
   codec: {
     shape: SHAPE,
     decode: (bytes) => ProducerEvent.decode(bytes),
-    encode: (message) => ServerEvent.encode(message).finish(),
+    encode: encoderOf(ServerEvent),
   },
   // Its clients know of no limit, and wait for every ack.
   whenFull: "wait",

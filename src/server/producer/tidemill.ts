@@ -14,6 +14,7 @@ import {
 } from "../../wire/generated/tidemill/v1/producer.ts";
 import { isName } from "../auth/caller.ts";
 import { failureOf } from "../failure.ts";
+import { encoderOf } from "../grpc/encoder.ts";
 import type { MessageShape } from "../grpc/measure.ts";
 import { MESSAGE_BYTES_MAX, StreamError } from "../grpc/peer.ts";
 import type { GivenCreate, GivenTask, Move, ProducerDialect } from "./dialect.ts";
@@ -34,7 +35,7 @@ export const tidemillDialect: ProducerDialect<FromProducer, ToProducer> = {
   codec: {
     shape: SHAPE,
     decode: (bytes) => FromProducer.decode(bytes),
-    encode: (message) => ToProducer.encode(message).finish(),
+    encode: encoderOf(ToProducer),
   },
   whenFull: "refuse",
   read,

@@ -8,6 +8,7 @@ import {
   ToWorker,
   WorkerStreamService,
 } from "../../wire/generated/tidemill/v1/worker.ts";
+import { encoderOf } from "../grpc/encoder.ts";
 import { type StreamRoute, streamRoute } from "../grpc/listener.ts";
 import type { MessageShape } from "../grpc/measure.ts";
 import type { Codec } from "../grpc/peer.ts";
@@ -27,7 +28,7 @@ const CODEQ_SHAPE: MessageShape = {
 const CODEQ: Codec<WorkerEvent, ServerEvent> = {
   shape: CODEQ_SHAPE,
   decode: (bytes) => WorkerEvent.decode(bytes),
-  encode: (message) => ServerEvent.encode(message).finish(),
+  encode: encoderOf(ServerEvent),
 };
 
 const TOKEN: MessageShape = {};
@@ -56,7 +57,7 @@ const SHAPE: MessageShape = {
 const TIDEMILL: Codec<FromWorker, ToWorker> = {
   shape: SHAPE,
   decode: (bytes) => FromWorker.decode(bytes),
-  encode: (message) => ToWorker.encode(message).finish(),
+  encode: encoderOf(ToWorker),
 };
 
 /** The streams of workers. */
