@@ -49,6 +49,8 @@ export interface Scene {
 }
 
 export interface SceneOptions {
+  /** How long it lives. Defaults to "test". */
+  readonly until?: "test" | "file";
   readonly server?: ServerOptions;
   readonly connect?: ConnectOptions;
   /** Defaults to a new one. */
@@ -59,7 +61,8 @@ export interface SceneOptions {
 
 /** A server on a free port, over a database of its own, and clients that are closed behind it. */
 export async function scene(options: SceneOptions = {}): Promise<Scene> {
-  const database = options.database ?? (await testDatabase());
+  const { until = "test" } = options;
+  const database = options.database ?? (await testDatabase({ until }));
   const logs: Line[] = [];
   const logger = recorder(logs);
   const mill = await connect(database, { ...options.connect, logger }, options.databaseUrl);
@@ -70,12 +73,13 @@ export async function scene(options: SceneOptions = {}): Promise<Scene> {
     worker: false,
     http: false,
     metrics: false,
+    deliverWebhooks: false,
     drainSeconds: 2,
     ...rest,
     auth: { staticTokens: STATIC, ...auth },
   });
   await server.start();
-  onCleanup(() => server.stop());
+  onCleanup(() => server.stop(), until);
   const url = `127.0.0.1:${server.address("producer").port}`;
   const kept = <T extends { close(): void }>(client: T): T => {
     onCleanup(() => Promise.resolve(client.close()));
