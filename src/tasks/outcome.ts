@@ -9,6 +9,7 @@ export class Outcome<Result = unknown> {
   readonly kind: "completed" | "failed" | "nack" | "abandon";
   readonly value: unknown;
   readonly reason: string;
+  /** Of a failure: whether it is tried again. Of a nack: that its pause is the backoff's. */
   readonly retry: boolean;
   readonly delaySeconds: number;
 
@@ -50,6 +51,11 @@ export function failed(reason: string, options: FailedOptions = {}): Outcome<nev
 export function nack(delaySeconds: number, reason: string): Outcome<never> {
   requireNumber("nack delaySeconds", delaySeconds, { min: 0 });
   return Outcome.of("nack", { delaySeconds, reason: requireReason("nack", reason) });
+}
+
+/** The same, after the pause that the queue's backoff says. */
+export function nackByBackoff(reason: string): Outcome<never> {
+  return Outcome.of("nack", { retry: true, reason: requireReason("nack", reason) });
 }
 
 /** Somebody else should do it: given back as if it had never been claimed. */

@@ -6,6 +6,7 @@ import {
   storable,
   wellFormed,
 } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Outcome } from "./outcome.ts";
 import type { Burial, Settlement } from "./sql/finish.ts";
@@ -40,7 +41,8 @@ export function settle(task: ClaimedTask, outcome: Outcome, random: () => number
       return giveBack(task, ABANDON_SECONDS, "abandoned");
     case "nack": {
       const { nackSecondsMax } = task.handler.queue.settings;
-      const delay = Math.min(outcome.delaySeconds, nackSecondsMax);
+      const asked = outcome.retry ? backoffSeconds(task, random) : outcome.delaySeconds;
+      const delay = Math.min(asked, nackSecondsMax);
       return retryOrBury(task, { outcome: "nack", reason: outcome.reason }, delay);
     }
     case "failed":
@@ -116,6 +118,7 @@ export function giveBack(
 
 export function resultJson(result: unknown): string {
   if (result === undefined) return "";
+  if (result instanceof JsonText) return result.text;
   const json: string | undefined = JSON.stringify(result);
   if (json === undefined) throw new InvalidInputError("the result cannot be written as JSON");
   return json;

@@ -263,6 +263,7 @@ const PATHS: readonly [port: "producer" | "worker", path: string, token: string]
   ["producer", "/producerpb.ProducerStream/Stream", ACME],
   ["producer", "/tidemill.v1.ProducerStream/Stream", ACME],
   ["worker", "/workerpb.WorkerStream/Stream", ACME_WORKER],
+  ["worker", "/tidemill.v1.WorkerStream/Stream", ACME_WORKER],
 ];
 
 it("ends or answers streams of any bytes, and goes on", { timeout: 60_000 }, async () => {

@@ -22,6 +22,7 @@ export const ACME_WORKER = "token-of-an-acme-worker-0123456789";
 export const GLOBEX_WORKER = "token-of-a-globex-worker-0123456789";
 export const READER = "token-of-a-reader-0123456789";
 export const MAILS_ONLY = "token-for-mails-0123456789";
+export const MAILS_WORKER = "token-of-a-worker-for-mails-0123456789";
 
 const STATIC = [
   { token: ACME, tenant: "acme", scopes: ["producer"], subject: "robot" },
@@ -30,6 +31,7 @@ const STATIC = [
   { token: GLOBEX_WORKER, tenant: "globex", scopes: ["worker"] },
   { token: READER, tenant: "acme", scopes: ["read"] },
   { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
+  { token: MAILS_WORKER, tenant: "acme", scopes: ["worker:claim"], queues: ["mails"] },
 ] as const;
 
 export interface Line {
