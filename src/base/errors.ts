@@ -115,7 +115,7 @@ export class CommitUnknownError extends UnavailableError {
 
 /** More than is allowed at once, or in this time. The same call may succeed a little later. */
 export class LimitError extends TidemillError {
-  readonly code = "TM_LIMIT";
+  readonly code: string = "TM_LIMIT";
   readonly retryable = true;
   /** When to try again; 0 for no advice. */
   readonly retryAfterMs: number;

@@ -60,7 +60,8 @@ function describe(value: unknown): string {
   return typeof value === "string" ? JSON.stringify(value) : inspect(value, { depth: 0 });
 }
 
-function nearest(key: string, known: readonly string[]): string | undefined {
+/** The one that was probably meant; undefined when none is near. */
+export function nearest(key: string, known: readonly string[]): string | undefined {
   const far = known.map((name) => [distance(name.toLowerCase(), key.toLowerCase()), name] as const);
   const [best] = far.filter(([steps]) => steps <= 2).toSorted(([a], [b]) => a - b);
   return best?.[1];

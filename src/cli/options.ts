@@ -111,6 +111,11 @@ export function concurrency(text: string): number | "none" {
   return text === "none" ? text : wholeNumber(0, 1_000_000)(text);
 }
 
+/** For a quota: a whole number, or none. */
+export function amount(text: string): number | "none" {
+  return text === "none" ? text : wholeNumber(0, Number.MAX_SAFE_INTEGER)(text);
+}
+
 /** For a limit: so many starts in so many seconds, or none. */
 export function rate(text: string): Rate | "none" {
   if (text === "none") return text;
@@ -151,4 +156,13 @@ export function deliveryId(text: string): string {
 /** The same, for as many as are given. */
 export function deliveryIds(text: string, before: readonly string[] = []): string[] {
   return [...before, deliveryId(text)];
+}
+
+/** For an option that takes one of some words. */
+export function oneOf<T extends string>(words: readonly T[]): (text: string) => T {
+  return (text) => {
+    const found = words.find((word) => word === text);
+    if (found !== undefined) return found;
+    throw new InvalidArgumentError(`It must be one of ${words.join(", ")}.`);
+  };
 }

@@ -7,7 +7,9 @@ import { addKeyCommands } from "./program-key.ts";
 import { addQueueCommands } from "./program-queue.ts";
 import { addRing } from "./program-ring.ts";
 import { addScheduleCommands } from "./program-schedule.ts";
+import { addServe } from "./program-serve.ts";
 import { addTaskCommands } from "./program-task.ts";
+import { addTenantCommands } from "./program-tenant.ts";
 import { addWebhookCommands } from "./program-webhook.ts";
 
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
@@ -27,6 +29,7 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
     .exitOverride();
   addGlobalOptions(program);
   addDev(program);
+  addServe(program);
   addMigrate(program);
   addStatus(program);
   addConsumerCommands(program);
@@ -37,6 +40,7 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addScheduleCommands(program);
   addWebhookCommands(program);
   addKeyCommands(program);
+  addTenantCommands(program);
   return program;
 }
 
@@ -70,11 +74,12 @@ function addGlobalOptions(program: Command): void {
 function addDev(program: Command): void {
   program
     .command("dev")
-    .description("start a PostgreSQL and a demo workload, and watch it run")
+    .description("start a PostgreSQL, a server and a demo workload, and watch it run")
     .option("--data-dir <dir>", "where the embedded PostgreSQL keeps its data")
     .option("--postgres-port <port>", "its port (default: a free one)", wholeNumber(1, 65_535))
     .option("--workers <n>", "workers in this process", wholeNumber(1, 20), 2)
     .option("--rate <n>", "events appended per second", wholeNumber(0, 2_000), 20)
+    .option("--no-server", "start no server for programs without a database")
     .option("--once", "run for two seconds, check every event, and exit")
     .action(async (_: object, command: Command) => {
       const { runDev } = await import("./commands/dev.ts");

@@ -1,3 +1,4 @@
+import { constants } from "node:os";
 import type { Database } from "../db/database.ts";
 import { assertMigrated } from "../db/migrate.ts";
 import { openDatabase } from "../worker/connect.ts";
@@ -35,8 +36,10 @@ export async function withDatabase<T>(
 export function stopSignal(): { readonly signal: AbortSignal; readonly release: () => void } {
   const controller = new AbortController();
   let askedAt: number | undefined;
-  const onSignal = (): void => {
-    if (askedAt !== undefined && performance.now() - askedAt > 1_000) process.exit(130);
+  const onSignal = (name: NodeJS.Signals): void => {
+    if (askedAt !== undefined && performance.now() - askedAt > 1_000) {
+      process.exit(128 + constants.signals[name]);
+    }
     askedAt ??= performance.now();
     controller.abort();
   };

@@ -131,6 +131,8 @@ const OWN_TABLES = [
   "task_packs",
   "task_tally",
   "tasks",
+  "tenant_grants",
+  "tenant_quotas",
   "topic_policies",
   "webhook_attempts",
   "webhook_deliveries",

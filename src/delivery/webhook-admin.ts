@@ -7,6 +7,7 @@ import { requireText } from "../tasks/encode.ts";
 import { requireTaskId } from "../tasks/task-admin.ts";
 import { DEFAULT_ENDPOINT } from "../tasks/webhook-name.ts";
 import { defaultKeys } from "./courier.ts";
+import { EgressRefusedError } from "./egress/errors.ts";
 import { checkEndpoint, checkSecret, type EndpointOptions, requireEndpointId } from "./endpoint.ts";
 import type { WebhookFormat, WebhookType } from "./message.ts";
 import { createWebhookSecret } from "./signature.ts";
@@ -65,6 +66,11 @@ export interface RedeliverFilter extends Omit<WebhookFilter, "state"> {
   readonly state?: "dead" | "delivered";
 }
 
+/** What says whether an address may ever be called: an `EgressGuard`. */
+export interface UrlGuard {
+  check(url: string): void;
+}
+
 /** An endpoint, and its secret if one was made. */
 export interface PutEndpoint {
   readonly endpoint: WebhookEndpoint;
@@ -87,9 +93,12 @@ const IDS_MAX = 1_000;
  */
 export class WebhookAdmin {
   readonly #db: Queryable;
+  readonly #guard: UrlGuard | undefined;
 
-  constructor(db: Queryable) {
+  /** @param guard refuses an address that can never be called; without one, who sends does */
+  constructor(db: Queryable, guard?: UrlGuard) {
     this.#db = db;
+    this.#guard = guard;
   }
 
   /** By id. */
@@ -109,6 +118,7 @@ export class WebhookAdmin {
   async put(tenant: string, id: string, options: EndpointOptions): Promise<PutEndpoint> {
     requireTenant(tenant);
     const wanted = checkEndpoint(id, options);
+    if (wanted.url !== undefined) this.#checkTarget(wanted.url);
     for (let tries = 0; tries < PUT_TRIES; tries += 1) {
       const secret = wanted.secret ?? createWebhookSecret();
       const { url, description, format, isEnabled } = wanted;
@@ -215,6 +225,16 @@ export class WebhookAdmin {
       total += numbers.length;
       if (numbers.length < BATCH) return total;
       after = numbers.map(BigInt).reduce((a, b) => (a > b ? a : b), after);
+    }
+  }
+
+  /** Before it is stored, where somebody reads why. What its name resolves to is for each call. */
+  #checkTarget(url: string): void {
+    try {
+      this.#guard?.check(url);
+    } catch (error) {
+      if (!(error instanceof EgressRefusedError)) throw error;
+      throw new InvalidInputError(`the url of the endpoint cannot be called: ${error.message}`);
     }
   }
 

@@ -1,5 +1,6 @@
 export { ForbiddenError, LimitError, UnauthenticatedError } from "../base/errors.ts";
 export { Secret } from "../base/secret.ts";
+export { QuotaError } from "../tasks/quota.ts";
 export { type ApiKey, ApiKeyAdmin, type ApiKeyOptions } from "./auth/api-key-admin.ts";
 export { type Authenticator, bearerOf } from "./auth/authenticator.ts";
 export { type Act, type Caller, may, mayOnSome, requireMay, type Scope } from "./auth/caller.ts";

@@ -1,8 +1,10 @@
 import { ConfigError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, withoutUndefined } from "../base/options.ts";
 import type { EgressOptions } from "../delivery/egress/options.ts";
+import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.ts";
 import type { AuthOptions } from "./auth/create.ts";
 import { checkTls, type TlsOptions } from "./grpc/tls.ts";
+import { isLoopback } from "./loopback.ts";
 
 /** Where one kind of client is served. */
 export interface ListenOptions {
@@ -15,8 +17,14 @@ export interface ListenOptions {
 export interface ServerOptions {
   /** Which tokens are accepted. Defaults to API keys alone. */
   readonly auth?: AuthOptions;
-  /** What may be called, for the keys of issuers. Defaults to public hosts by https. */
+  /**
+   * What may be called, for webhooks and for the keys of issuers.
+   *
+   * Defaults to public hosts by https.
+   */
   readonly egress?: EgressOptions;
+  /** Whether it sends webhooks; as an object, how. Defaults to true. */
+  readonly deliverWebhooks?: boolean | DeliverOptions;
   /** The address to listen on. Defaults to "0.0.0.0": all of this machine's. */
   readonly host?: string;
   /** Streams of producers; false for none. Defaults to port 9092. */
@@ -67,6 +75,7 @@ export interface ResolvedListen {
 export interface ResolvedServerOptions {
   readonly auth: AuthOptions;
   readonly egress: EgressOptions;
+  readonly deliverWebhooks: false | DeliverOptions;
   readonly producer: ResolvedListen | undefined;
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
@@ -112,6 +121,7 @@ const NUMBERS = {
 const KNOWN = [
   "auth",
   "egress",
+  "deliverWebhooks",
   "host",
   "producer",
   "worker",
@@ -135,13 +145,19 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     return requireNumber(name, given[name] ?? fallback, rule);
   };
   const host = requireHost("host", given.host ?? "0.0.0.0");
-  return Object.freeze({
-    auth: given.auth ?? {},
-    egress: given.egress ?? {},
+  const { auth = {}, egress = {} } = given;
+  const places = {
     producer: resolveListen("producer", given.producer, { host, port: PRODUCER_PORT }),
     worker: resolveListen("worker", given.worker, { host, port: WORKER_PORT }),
     http: resolveListen("http", given.http, { host, port: HTTP_PORT }),
     metrics: resolveListen("metrics", given.metrics, METRICS),
+  };
+  if (auth.insecureNoAuth !== undefined) requireLoopback(Object.values(places));
+  return Object.freeze({
+    auth,
+    egress,
+    deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
+    ...places,
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),
@@ -158,6 +174,28 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     createBytesMax: number("createBytesMax"),
     queuesPerTenantMax: number("queuesPerTenantMax"),
   });
+}
+
+/** With the server's own rules of egress, unless it has others. Refuses nonsense. */
+function resolveDelivery(
+  given: boolean | DeliverOptions,
+  egress: EgressOptions,
+): false | DeliverOptions {
+  if (resolveDeliverOptions(given) === undefined) return false;
+  const options = { egress, ...(typeof given === "object" ? given : {}) };
+  resolveDeliverOptions(options);
+  return options;
+}
+
+/** Whoever reaches a server without tokens may do everything. */
+function requireLoopback(places: readonly (ResolvedListen | undefined)[]): void {
+  for (const place of places) {
+    if (place === undefined || isLoopback(place.host)) continue;
+    throw new ConfigError(
+      "a server without tokens must not be reached from elsewhere: listen on 127.0.0.1, not on " +
+        `${place.host}, or let callers have tokens`,
+    );
+  }
 }
 
 /** Undefined when that kind of client is not served. */

@@ -3,6 +3,7 @@ import { ConflictError } from "../base/errors.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
 import { TaskIntake } from "../tasks/intake.ts";
+import { QuotaKeeper } from "../tasks/quota-keeper.ts";
 import type { Tenants } from "../worker/tenants.ts";
 import type { Tidemill } from "../worker/tidemill.ts";
 import type { Worker } from "../worker/worker.ts";
@@ -10,6 +11,7 @@ import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
+import { localOnly } from "./http/local-only.ts";
 import { createMetricsPage, type MetricsSource } from "./http/metrics-page.ts";
 import { apiOf, ServerHttp } from "./http/server-http.ts";
 import { ServerMetrics } from "./metrics.ts";
@@ -37,6 +39,8 @@ import { workerRoutes } from "./workers/routes.ts";
 /** What serves one kind of client. */
 export type ListenerName = "producer" | "worker" | "http" | "metrics";
 
+const STOPPED_LAST_FIRST: readonly ListenerName[] = ["metrics", "http", "producer", "worker"];
+
 /** Of the transaction of creates, which is one at a time, and of one that takes its place. */
 const CREATE_CONNECTIONS = 2;
 /** What all workers have said and was not answered may weigh so much. */
@@ -55,6 +59,7 @@ export class TidemillServer implements AsyncDisposable {
   readonly #options: ResolvedServerOptions;
   readonly #egress: EgressGuard;
   readonly #auth: Auth;
+  readonly #quotas: QuotaKeeper;
   readonly #intake: TaskIntake;
   readonly #line: CreateLine;
   readonly #desk: Desk;
@@ -73,9 +78,11 @@ export class TidemillServer implements AsyncDisposable {
     this.#egress = new EgressGuard(this.#options.egress);
     const fetchJson = fetchThrough(this.#egress);
     this.#auth = createAuth(this.#options.auth, { db, fetchJson, logger });
+    this.#quotas = new QuotaKeeper(db, { clock: systemClock, logger });
     this.#intake = new TaskIntake(enqueue, db.another(CREATE_CONNECTIONS, logger), {
       queuesMax: this.#options.queuesPerTenantMax,
       metrics: mill.taskMetrics,
+      quotas: this.#quotas,
       onStored: tasksEnqueued,
     });
     this.#line = new CreateLine(this.#intake, {
@@ -108,24 +115,30 @@ export class TidemillServer implements AsyncDisposable {
     if (this.#supervisor !== undefined || this.#stopping !== undefined) {
       throw new ConflictError("this server was started before; make another");
     }
+    await this.#quotas.load();
     await this.#openHttp();
-    const listeners = [...this.#listeners.values()];
-    // Whoever stops first is last: clients go before what answers them.
-    this.#supervisor = new Supervisor([...this.#auth.services, this.#line, ...listeners]);
+    // Whoever stops first is last: clients go before what answers them, and streams before HTTP,
+    // which says meanwhile that nobody else should come.
+    const listeners = STOPPED_LAST_FIRST.flatMap((name) => this.#listeners.get(name) ?? []);
+    this.#supervisor = new Supervisor([
+      ...this.#auth.services,
+      this.#quotas,
+      this.#line,
+      ...listeners,
+    ]);
     const onFailure = (): void => void this.stop().catch(() => {}); // Reported by finished.
     this.#supervisor.finished.catch(onFailure);
     try {
-      const handsOut = this.#listeners.has("worker") || this.#listeners.has("http");
-      if (handsOut) await this.#startWorker();
+      await this.#startWorker();
       for (const listener of listeners) await listener.listen();
     } catch (error) {
-      await this.stop();
+      await this.stop().catch(() => {}); // Others may have failed with it; this says why.
       throw error;
     }
   }
 
   async #openHttp(): Promise<void> {
-    const { http, metrics, tls, drainSeconds, requireWall } = this.#options;
+    const { http, metrics, tls, drainSeconds, requireWall, queuesPerTenantMax } = this.#options;
     const { logger } = this.#mill.engine;
     const { leaseSeconds } = this.#options;
     const claims = { desk: this.#desk, acts: this.#acts, clock: systemClock, leaseSeconds };
@@ -138,25 +151,37 @@ export class TidemillServer implements AsyncDisposable {
       this.metrics,
     ];
     if (http !== undefined) {
-      this.#tenants = await this.#mill.tenants({ requireWall });
+      this.#tenants = await this.#mill.tenants({
+        requireWall,
+        queuesPerTenantMax,
+        quotas: this.#quotas,
+        urlGuard: this.#egress,
+      });
       const api = apiOf(this.#tenants, parts);
+      const isOpen = this.#options.auth.insecureNoAuth !== undefined;
+      const fetch = isOpen ? localOnly(api.fetch, logger) : api.fetch;
       sources.push(api.metrics);
-      this.#listeners.set("http", new ServerHttp("http", http, { ...parts, ...api }));
+      this.#listeners.set("http", new ServerHttp("http", http, { ...parts, ...api, fetch }));
     }
     if (metrics === undefined) return;
     const page = { fetch: createMetricsPage(sources) };
     this.#listeners.set("metrics", new ServerHttp("metrics", metrics, { ...parts, ...page }));
   }
 
-  /** A worker of the engine, whose tasks are run by remote ones. */
+  /** A worker of the engine, whose tasks are run by remote ones, and that sends webhooks. */
   async #startWorker(): Promise<void> {
-    const { leaseSeconds, drainSeconds } = this.#options;
+    const { leaseSeconds, drainSeconds, deliverWebhooks } = this.#options;
     const options = {
       dispatcherStrategy: "notify",
       leaseSeconds,
       drainTimeout: drainSeconds * 1000,
+      deliverWebhooks,
     } as const;
-    this.#worker = await this.#mill.startRemoteWorker(options, this.#desk);
+    const handsOut = this.#listeners.has("worker") || this.#listeners.has("http");
+    if (handsOut) {
+      this.#worker = await this.#mill.startRemoteWorker(options, this.#desk);
+    } else if (deliverWebhooks === false) return;
+    else this.#worker = await this.#mill.startWorker(options);
     this.#worker.finished.catch(() => void this.stop().catch(() => {})); // As above.
   }
 
@@ -173,6 +198,10 @@ export class TidemillServer implements AsyncDisposable {
   }
 
   async #stop(): Promise<void> {
+    // All at once: together they take as long as one.
+    if (this.#supervisor !== undefined) {
+      for (const listener of this.#listeners.values()) listener.drain();
+    }
     try {
       await this.#supervisor?.stop();
     } finally {

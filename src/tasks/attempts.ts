@@ -1,4 +1,5 @@
 import type { Timers } from "../base/timers.ts";
+import { inTrace } from "../base/trace-context.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Outcome } from "./outcome.ts";
 import { RunningContext, type TaskActs } from "./running-context.ts";
@@ -44,13 +45,17 @@ export class Attempts {
     this.#call(task);
   }
 
-  /** Without closures but the two of a promise: this runs for every task. */
+  /** Without closures but the two of a promise, unless it is traced: this runs for every task. */
   #call(task: ClaimedTask): void {
     let cancelTimeout: (() => void) | undefined;
     let returned: unknown;
     try {
       cancelTimeout = this.#armTimeout(task);
-      returned = task.handler.run(task, new RunningContext(task, this.#options.acts));
+      const context = new RunningContext(task, this.#options.acts);
+      returned =
+        task.traceParent === undefined
+          ? task.handler.run(task, context)
+          : inTrace(task, () => task.handler.run(task, context));
     } catch (error) {
       cancelTimeout?.();
       this.#threw(task, error);

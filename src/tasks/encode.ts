@@ -96,13 +96,21 @@ export class TaskEncoder {
   readonly #directory: QueueDirectory;
   readonly #queue: KnownQueue;
   readonly #tx: Queryable | undefined;
+  readonly #isMetered: boolean;
   readonly #shapes = new Map<string, EncodedTask["shape"]>();
   readonly #given = new Map<EncodedTask["shape"], string>();
 
-  constructor(directory: QueueDirectory, queue: KnownQueue, tx: Queryable | undefined) {
+  /** @param isMetered whether the tasks count against a quota of their tenant */
+  constructor(
+    directory: QueueDirectory,
+    queue: KnownQueue,
+    tx: Queryable | undefined,
+    isMetered = false,
+  ) {
     this.#directory = directory;
     this.#queue = queue;
     this.#tx = tx;
+    this.#isMetered = isMetered;
   }
 
   /** Kinds of options that it remembers; whoever keeps it for long begins anew at some point. */
@@ -215,7 +223,7 @@ export class TaskEncoder {
       ...(isBytes
         ? { is_binary: true, content_type: task.contentType ?? "application/octet-stream" }
         : {}),
-      ...rareOptions(task),
+      ...rareOptions(task, this.#isMetered),
     };
     this.#shapes.set(id, shape);
     return shape;
@@ -232,9 +240,12 @@ export class TaskEncoder {
   #givenOf(task: NewTask, shape: EncodedTask["shape"]): string {
     const known = this.#given.get(shape);
     if (known !== undefined) return known;
-    const { lane: _lane, priority, max_attempts, ...rest } = shape;
+    const { lane: _lane, priority, max_attempts, options: _options, ...rest } = shape;
+    // Another trace, or a quota that came meanwhile, makes it no other task.
+    const { traceParent: _parent, traceState: _state, ...untraced } = task;
     const given = JSON.stringify({
       ...rest,
+      ...rareOptions(untraced),
       ...(task.priority === undefined ? {} : { priority }),
       ...(task.maxAttempts === undefined ? {} : { max_attempts }),
     });
@@ -292,7 +303,7 @@ function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: nu
 }
 
 /** What few tasks have goes into one column. */
-function rareOptions(task: NewTask): { options?: object } {
+function rareOptions(task: NewTask, isMetered = false): { options?: object } {
   for (const name of ["traceParent", "traceState", "contentType", "webhook"] as const) {
     if (task[name] !== undefined) requireText(name, task[name], TEXT_BYTES_MAX);
   }
@@ -304,6 +315,7 @@ function rareOptions(task: NewTask): { options?: object } {
     ...(task.webhook === undefined ? {} : { webhook: checkWebhook(task.webhook) }),
     ...(task.traceParent === undefined ? {} : { traceParent: task.traceParent }),
     ...(task.traceState === undefined ? {} : { traceState: task.traceState }),
+    ...(isMetered ? { metered: true } : {}),
   };
   return Object.keys(options).length === 0 ? {} : { options };
 }

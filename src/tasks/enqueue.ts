@@ -1,4 +1,5 @@
-import { InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
+import { CommitUnknownError, InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
+import { activeTrace, type TraceContext } from "../base/trace-context.ts";
 import type { Queryable, SqlExecutor, Store } from "../db/database.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
@@ -7,6 +8,7 @@ import type { BucketOwners, KnownQueue, QueueDirectory } from "./directory.ts";
 import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
 import { mayPackKeyed, toPacks } from "./packing.ts";
 import type { QueueDefinition } from "./queue.ts";
+import type { Settle } from "./quota-keeper.ts";
 import { insertInPacks, insertRows, storeBulks } from "./store.ts";
 import { bucketOfLane } from "./task.ts";
 
@@ -21,6 +23,8 @@ export interface EnqueueContext {
   /** Where workers are told that there is work. */
   readonly channel: string;
   readonly notifier: Notifier;
+  /** For a tenant with a quota: lets tasks in, or throws. Is told whether they were stored. */
+  readonly meter?: (tasks: readonly EncodedTask[]) => Promise<Settle>;
 }
 
 /** Stores tasks of one queue, all of them or none, and gives their ids in order. */
@@ -33,11 +37,13 @@ export async function enqueueTasks(
   if (tasks.length === 0) return [];
   const known = await findFor(context.directory, queue, tasks);
   const over = tx === undefined ? undefined : context.db.over(tx);
-  const encoder = new TaskEncoder(context.directory, known, over);
+  const { meter } = context;
+  const encoder = new TaskEncoder(context.directory, known, over, meter !== undefined);
+  const trace = activeTrace();
   const encoded: EncodedTask[] = [];
   for (const task of tasks) {
     try {
-      const one = encoder.encode(task);
+      const one = encoder.encode(inherit(task, trace));
       encoded.push(one instanceof Promise ? await one : one);
     } catch (error) {
       throw tasks.length === 1 ? error : atIndex(error, encoded.length);
@@ -46,8 +52,10 @@ export async function enqueueTasks(
   const isOnce = encoded.some((task) => task.idempotency !== undefined);
   const isMany = isOnce || known.settings.serialize;
   const owners = await ownersFor(context.directory, encoded);
+  const settle = await meter?.(encoded);
   const insert = async (db: Queryable): Promise<string[]> =>
     isMany ? await insertOnce(context, db, encoded) : await insertAll(db, encoded, owners);
+  let isStored = true;
   try {
     if (over !== undefined) {
       const ids = await insert(over);
@@ -66,8 +74,18 @@ export async function enqueueTasks(
       context.notifier.announce(connection, () => insert(connection)),
     );
   } catch (error) {
+    isStored = error instanceof CommitUnknownError;
     throw mapDatabaseError(error, `enqueue to "${known.name}"`);
+  } finally {
+    settle?.(isStored);
   }
+}
+
+/** A task that names no trace belongs to that of its caller. */
+function inherit(task: NewTask, trace: TraceContext): NewTask {
+  const { traceParent, traceState } = trace;
+  if (traceParent === undefined || task.traceParent !== undefined) return task;
+  return { ...task, traceParent, ...(traceState === undefined ? {} : { traceState }) };
 }
 
 /** A key may wait in the queue's key space only when no definition changes that any more. */

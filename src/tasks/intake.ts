@@ -5,12 +5,15 @@ import type { KnownQueue } from "./directory.ts";
 import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
 import type { EnqueueContext } from "./enqueue.ts";
 import type { TaskMetrics } from "./metrics.ts";
+import { amountOf } from "./quota.ts";
+import type { QuotaKeeper, Settle } from "./quota-keeper.ts";
 import { type Bulk, type StoreResult, storeBulks } from "./store.ts";
 
 export interface IntakeOptions {
   /** Queues that one tenant may introduce and nobody has defined. */
   readonly queuesMax: number;
   readonly metrics: TaskMetrics;
+  readonly quotas: QuotaKeeper;
   /** Something was committed: workers of this process may look. */
   readonly onStored: () => void;
 }
@@ -50,12 +53,19 @@ export class TaskIntake {
   encode(tenant: string, queue: string, task: NewTask): EncodedTask | Promise<EncodedTask> {
     const known = this.#context.directory.peek(queue);
     const isKeyed = task.partitionKey !== undefined;
+    const isMetered = this.#options.quotas.isMetered(tenant);
     if (known === undefined || (isKeyed && known.isOpen)) {
       return this.#find(tenant, queue, isKeyed).then((found) =>
-        this.#encoderOf(found).encode({ ...task, tenant }),
+        this.#encoderOf(found, isMetered).encode({ ...task, tenant }),
       );
     }
-    return this.#encoderOf(known).encode({ ...task, tenant });
+    return this.#encoderOf(known, isMetered).encode({ ...task, tenant });
+  }
+
+  /** As `QuotaKeeper.admit`, for tasks of one tenant. */
+  admit(tenant: string, tasks: readonly EncodedTask[]): Settle | Promise<Settle> | undefined {
+    const { quotas } = this.#options;
+    return quotas.isMetered(tenant) ? quotas.admit(tenant, amountOf(tasks)) : undefined;
   }
 
   async #find(tenant: string, name: string, isKeyed: boolean): Promise<KnownQueue> {
@@ -65,12 +75,13 @@ export class TaskIntake {
     return isKeyed ? await directory.withSettledKeys(known) : known;
   }
 
-  #encoderOf(queue: KnownQueue): TaskEncoder {
-    const known = this.#encoders.get(queue.name);
+  #encoderOf(queue: KnownQueue, isMetered: boolean): TaskEncoder {
+    const name = isMetered ? `${queue.name}\u0000` : queue.name;
+    const known = this.#encoders.get(name);
     if (known?.queue === queue && known.encoder.shapeCount < SHAPES_MAX) return known.encoder;
     if (this.#encoders.size >= ENCODERS_MAX) this.#encoders.clear();
-    const encoder = new TaskEncoder(this.#context.directory, queue, undefined);
-    this.#encoders.set(queue.name, { queue, encoder });
+    const encoder = new TaskEncoder(this.#context.directory, queue, undefined, isMetered);
+    this.#encoders.set(name, { queue, encoder });
     return encoder;
   }
 

@@ -1,9 +1,12 @@
 import type { Store } from "../db/database.ts";
+import { type UrlGuard, WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
 import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
 import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
-import type { NewTask } from "../tasks/encode.ts";
+import type { EncodedTask, NewTask } from "../tasks/encode.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
+import { amountOf } from "../tasks/quota.ts";
+import type { QuotaKeeper, Settle } from "../tasks/quota-keeper.ts";
 import type { EndOptions, ResultWaiter } from "../tasks/results.ts";
 import type { TaskRow } from "../tasks/sql/inspect.ts";
 import {
@@ -21,6 +24,12 @@ export interface ScopeContext {
   readonly results: ResultWaiter;
   readonly channels: AdminChannels;
   readonly onEnqueued: (queue: string, count: number) => void;
+  /** Queues that the tenant may name before anybody defined them. */
+  readonly queuesMax: number;
+  /** Without one, nobody has a quota. */
+  readonly quotas: QuotaKeeper | undefined;
+  /** Without one, any address of a webhook is stored. */
+  readonly urlGuard: UrlGuard | undefined;
 }
 
 /** Whose scope it is. `queues` are those that the tenant's caller is for. */
@@ -38,6 +47,8 @@ type Unscoped<T> = Omit<T, "tenant" | "queues">;
  */
 export class TenantScope {
   readonly tenant: string;
+  /** Each call names the tenant again. */
+  readonly webhooks: WebhookAdmin;
   readonly #scope: { readonly tenant: string; readonly queues?: readonly string[] };
   readonly #context: ScopeContext;
   readonly #enqueue: EnqueueContext;
@@ -53,18 +64,33 @@ export class TenantScope {
     this.#enqueue = { ...context.enqueue, db: store };
     this.#tasks = new TaskAdmin(store, channels);
     this.#dead = new DeadLetters(store, channels);
+    this.webhooks = new WebhookAdmin(store, context.urlGuard);
     this.#schedules = new ScheduleAdmin(this.#enqueue, channels.changes, (queue) =>
       onEnqueued(queue, 1),
     );
   }
 
-  /** All of them or none, durably when this resolves; their ids in order. */
+  /**
+   * All of them or none, durably when this resolves; their ids in order. A queue that nobody
+   * defined is introduced by its first task.
+   */
   async enqueue(queue: string, tasks: readonly Unscoped<NewTask>[]): Promise<string[]> {
     const { tenant } = this;
+    const { queuesMax } = this.#context;
+    await this.#enqueue.directory.findOrIntroduce(queue, { tenant, queuesMax });
     const own = tasks.map((task) => ({ ...task, tenant }));
-    const ids = await enqueueTasks(this.#enqueue, queue, own, {});
+    const ids = await enqueueTasks(this.#metered(), queue, own, {});
     this.#context.onEnqueued(queue, ids.length);
     return ids;
+  }
+
+  #metered(): EnqueueContext {
+    const { tenant } = this;
+    const { quotas } = this.#context;
+    if (quotas?.isMetered(tenant) !== true) return this.#enqueue;
+    const meter = async (encoded: readonly EncodedTask[]): Promise<Settle> =>
+      (await quotas.admit(tenant, amountOf(encoded))) ?? (() => {});
+    return { ...this.#enqueue, meter };
   }
 
   async task(id: string): Promise<TaskRow> {

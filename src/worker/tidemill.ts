@@ -46,6 +46,7 @@ import { TaskHandle } from "../tasks/handle.ts";
 import { TaskMetrics } from "../tasks/metrics.ts";
 import type { Queue } from "../tasks/queue.ts";
 import { QueueAdmin } from "../tasks/queue-admin.ts";
+import { QuotaAdmin } from "../tasks/quota-admin.ts";
 import { type ResultOptions, ResultWaiter } from "../tasks/results.ts";
 import type { RemoteWork } from "../tasks/runner.ts";
 import { type AdminChannels, requireTaskId, TaskAdmin } from "../tasks/task-admin.ts";
@@ -73,6 +74,8 @@ export class Tidemill implements AsyncDisposable {
   readonly deadLetters: DeadLetters;
   /** Endpoints and their secrets, deliveries, redeliver. */
   readonly webhooks: WebhookAdmin;
+  /** What tenants may have waiting at servers, and how fast they may create. */
+  readonly quotas: QuotaAdmin;
   readonly #url: string;
   readonly #options: ConnectOptions;
   readonly #db: Database;
@@ -111,6 +114,7 @@ export class Tidemill implements AsyncDisposable {
     this.queues = new QueueAdmin(db, this.#enqueue.directory, channels);
     this.deadLetters = new DeadLetters(db, channels);
     this.webhooks = new WebhookAdmin(db);
+    this.quotas = new QuotaAdmin(db);
   }
 
   /** Connects, and refuses a server or a schema on which the guarantees would not hold. */

@@ -16,9 +16,9 @@ export interface TestDatabase {
 
 const cleanups: (() => Promise<unknown>)[] = [];
 
-/** Runs after the test, or after all of the file; last added first. */
+/** Runs after the test, or after all of the file, last added first. */
 export function onCleanup(cleanup: () => Promise<unknown>, until: "test" | "file" = "test"): void {
-  (until === "file" ? fileCleanups : cleanups).push(cleanup);
+  (until === "test" ? cleanups : fileCleanups).push(cleanup);
 }
 
 afterEach(async () => {

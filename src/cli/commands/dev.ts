@@ -5,6 +5,7 @@ import { Tidemill } from "../../worker/tidemill.ts";
 import { DEMO_SCOPES } from "../demo/consumers.ts";
 import { type DevDatabase, type DevDatabaseFlags, openDevDatabase } from "../demo/database.ts";
 import { runDemo } from "../demo/demo.ts";
+import { startDevServer } from "../demo/dev-server.ts";
 import { LiveView } from "../demo/live-view.ts";
 import { UsageError } from "../errors.ts";
 import { connectOptions, namesOptions } from "../options.ts";
@@ -16,6 +17,7 @@ export interface DevFlags extends DevDatabaseFlags {
   readonly workers: number;
   readonly rate: number;
   readonly once?: boolean;
+  readonly server: boolean;
 }
 
 const ONCE_MS = 2_000;
@@ -47,6 +49,7 @@ async function demonstrate(
   const logged = { ...connectOptions(flags), logger: view.logger() };
   await using mill = await Tidemill.connect(database.url, logged);
   if (!database.isEmbedded) await refuseForeignLog(mill, names);
+  await using _server = flags.server ? await startDevServer(mill) : undefined;
   await announce(`Appending ${rate} events/s for ${workers} worker(s) to handle; Ctrl-C stops`);
   await announce(`What they make of it: ${names.schema}.order_view, .revenue, .shipments`);
   const ending = new AbortController();

@@ -7,9 +7,11 @@ import type { Queryable } from "../../db/database.ts";
 import { ApiKeyUses } from "./api-key-uses.ts";
 import { ApiKeys } from "./api-keys.ts";
 import { type Authenticator, BearerAuthenticator } from "./authenticator.ts";
+import type { Grant } from "./credentials.ts";
 import type { FetchJson } from "./issuer-keys.ts";
 import type { JwtIssuerOptions } from "./issuer-options.ts";
 import { Jwts } from "./jwts.ts";
+import { NoAuth } from "./no-auth.ts";
 import { type StaticTokenOptions, StaticTokens } from "./static-tokens.ts";
 
 /** Which tokens a server accepts. API keys always are. */
@@ -20,6 +22,13 @@ export interface AuthOptions {
   readonly issuers?: readonly JwtIssuerOptions[];
   /** Within how many seconds a revoked API key is refused, at most 5. Defaults to 2. */
   readonly revocationSeconds?: number;
+  /**
+   * What everybody may do, without a token. A server takes it only if all it listens on is a
+   * loopback address, and it excludes all other tokens.
+   *
+   * Defaults to none: callers need a token.
+   */
+  readonly insecureNoAuth?: Grant;
 }
 
 export interface AuthContext {
@@ -40,10 +49,18 @@ export interface Auth {
   readonly services: readonly Service[];
 }
 
+const KNOWN = ["staticTokens", "issuers", "revocationSeconds", "insecureNoAuth"];
+
 /** Everything that is needed to know who is calling. */
 export function createAuth(options: AuthOptions, context: AuthContext): Auth {
-  refuseUnknown("auth", options, ["staticTokens", "issuers", "revocationSeconds"]);
-  const { staticTokens = [], issuers = [], revocationSeconds = 2 } = options;
+  refuseUnknown("auth", options, KNOWN);
+  const { staticTokens = [], issuers = [], revocationSeconds = 2, insecureNoAuth } = options;
+  if (insecureNoAuth !== undefined) {
+    if (staticTokens.length + issuers.length === 0) {
+      return { authenticator: new NoAuth(insecureNoAuth), services: [] };
+    }
+    throw new ConfigError("insecureNoAuth lets everybody in: leave it out, or the tokens");
+  }
   const { db, logger = silentLogger, clock = systemClock } = context;
   const range = { min: 0, max: 5 };
   const freshMs = requireNumber("revocationSeconds", revocationSeconds, range) * 1000;

@@ -75,6 +75,7 @@ export class GrpcListener implements Service {
   readonly #services: readonly string[];
   readonly #streams = new Set<OpenStream>();
   #isDraining = false;
+  #draining: Promise<void> | undefined;
   #port = 0;
 
   constructor(options: GrpcListenerOptions, routes: readonly StreamRoute[]) {
@@ -127,7 +128,13 @@ export class GrpcListener implements Service {
 
   async run(signal: AbortSignal): Promise<void> {
     await pause(Infinity, this.#options.clock, signal);
-    await this.#drain();
+    this.drain();
+    await this.#draining;
+  }
+
+  /** Begins to stop, so that several may do so at the same time. `run` waits for its end. */
+  drain(): void {
+    this.#draining ??= this.#drain();
   }
 
   /** At once, whatever is under way. */

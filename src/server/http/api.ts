@@ -24,8 +24,10 @@ import { consumerEndpoints } from "./routes/consumers.ts";
 import { deadLetterEndpoints } from "./routes/dead-letters.ts";
 import { eventEndpoints } from "./routes/events.ts";
 import { queueEndpoints } from "./routes/queues.ts";
+import { quotaEndpoints } from "./routes/quotas.ts";
 import { scheduleEndpoints } from "./routes/schedules.ts";
 import { taskEndpoints } from "./routes/tasks.ts";
+import { webhookEndpoints } from "./routes/webhooks.ts";
 import { secure } from "./security-headers.ts";
 import { Waits } from "./waits.ts";
 
@@ -119,9 +121,11 @@ function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endp
     ...queueEndpoints(mill),
     ...deadLetterEndpoints,
     ...scheduleEndpoints,
+    ...webhookEndpoints,
     ...eventEndpoints(mill),
     ...consumerEndpoints(mill),
     ...clusterEndpoints(mill),
+    ...quotaEndpoints(mill),
     ...endpoints,
     ...codeqTaskEndpoints(codeq),
     ...codeqAdminEndpoints(codeq),

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { createServer as createSecureServer } from "node:https";
+import { createServer as createSecureServer, type ServerOptions } from "node:https";
 import type { Socket } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -8,14 +8,19 @@ import { ConfigError, messageOf } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { refuseUnknown, requireNumber } from "../../base/options.ts";
 import type { Service } from "../../base/supervisor.ts";
+import type { TlsOptions } from "../grpc/tls.ts";
 
 export interface ListenOptions {
   /** Defaults to "127.0.0.1". */
   readonly host?: string;
   /** 0 for any that is free. */
   readonly port: number;
-  /** Certificate and key in PEM. Defaults to none: plain HTTP. */
-  readonly tls?: { readonly cert: string; readonly key: string };
+  /**
+   * Certificate and key in PEM; with `clientCa`, clients need a certificate of that authority.
+   *
+   * Defaults to none: plain HTTP.
+   */
+  readonly tls?: TlsOptions;
   /** How long a stop waits for requests under way. Defaults to 10. */
   readonly drainSeconds?: number;
 }
@@ -46,6 +51,7 @@ export class HttpListener implements Service {
   readonly #underWay = new Set<ServerResponse>();
   readonly #sockets = new Set<Socket>();
   #isDraining = false;
+  #drainsUntilMs: number | undefined;
   #listening: Promise<number> | undefined;
 
   constructor(options: ListenOptions, context: ListenerContext) {
@@ -73,7 +79,7 @@ export class HttpListener implements Service {
     this.#server =
       tls === undefined
         ? createServer(limits, onRequest)
-        : createSecureServer({ ...limits, ...tls, minVersion: "TLSv1.2" }, onRequest);
+        : createSecureServer({ ...limits, ...secured(tls) }, onRequest);
     this.#server.on(tls === undefined ? "connection" : "secureConnection", (socket: Socket) => {
       this.#sockets.add(socket);
       socket.once("close", () => void this.#sockets.delete(socket));
@@ -99,7 +105,10 @@ export class HttpListener implements Service {
       this.#server.listen(port, host);
       await once(this.#server, "listening");
     } catch (error) {
-      throw new ConfigError(`cannot listen on ${host}:${port}: ${messageOf(error)}`);
+      throw new ConfigError(
+        `cannot listen on ${host}:${port} for ${name} (${messageOf(error)}); ` +
+          "is another program there? choose another port",
+      );
     }
     const address = this.#server.address();
     const open = typeof address === "object" && address !== null ? address.port : port;
@@ -107,10 +116,18 @@ export class HttpListener implements Service {
     return open;
   }
 
+  /** Says that it will go, and still answers. The time that a stop may take begins. */
+  drain(): void {
+    if (this.#drainsUntilMs !== undefined) return;
+    const { onDrain, clock = systemClock } = this.#context;
+    this.#drainsUntilMs = clock.now() + (this.#options.drainSeconds ?? 10) * 1000;
+    onDrain?.();
+  }
+
   /** What is under way is answered, for a while; who only keeps a connection is sent away. */
   async #close(): Promise<void> {
-    const { onDrain, clock = systemClock } = this.#context;
-    onDrain?.();
+    const { clock = systemClock } = this.#context;
+    this.drain();
     this.#isDraining = true;
     const busy = new Set(Array.from(this.#underWay, ({ socket }) => socket));
     for (const outgoing of this.#underWay) sayLast(outgoing);
@@ -118,11 +135,16 @@ export class HttpListener implements Service {
     for (const socket of this.#sockets) if (!busy.has(socket)) socket.destroy();
     const closed = once(this.#server, "close");
     this.#server.close();
-    const drainMs = (this.#options.drainSeconds ?? 10) * 1000;
-    const cancel = clock.after(drainMs, () => this.#server.closeAllConnections());
+    const leftMs = Math.max(0, (this.#drainsUntilMs ?? 0) - clock.now());
+    const cancel = clock.after(leftMs, () => this.#server.closeAllConnections());
     await closed;
     cancel();
   }
+}
+
+function secured({ cert, key, clientCa }: TlsOptions): ServerOptions {
+  const mutual = { ca: clientCa, requestCert: true, rejectUnauthorized: true };
+  return { cert, key, minVersion: "TLSv1.2", ...(clientCa === undefined ? {} : mutual) };
 }
 
 /** No other request follows on this connection. */

@@ -46,7 +46,7 @@ export class ServerHttp implements Service {
     const { tls, drainSeconds, logger, fetch, drain } = parts;
     this.name = name;
     this.#host = at.host;
-    const secure = tls === undefined ? {} : { tls: { cert: tls.cert, key: tls.key } };
+    const secure = tls === undefined ? {} : { tls };
     const onDrain = drain === undefined ? {} : { onDrain: drain };
     const context = { name, fetch, logger, ...onDrain };
     this.#listener = new HttpListener({ ...at, ...secure, drainSeconds }, context);
@@ -59,6 +59,11 @@ export class ServerHttp implements Service {
 
   async listen(): Promise<void> {
     this.#port = await this.#listener.listen();
+  }
+
+  /** Says at /readyz that it will go. It answers until it is stopped. */
+  drain(): void {
+    this.#listener.drain();
   }
 
   async run(signal: AbortSignal): Promise<void> {

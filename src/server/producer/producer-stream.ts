@@ -13,6 +13,7 @@ import type { Logger } from "../../base/log.ts";
 import { isUuid } from "../../base/uuid.ts";
 import type { EncodedTask } from "../../tasks/encode.ts";
 import type { TaskIntake } from "../../tasks/intake.ts";
+import type { Settle } from "../../tasks/quota-keeper.ts";
 import type { StoreResult } from "../../tasks/store.ts";
 import { type Caller, may, mayOnSome } from "../auth/caller.ts";
 import { asInput, failureOf } from "../failure.ts";
@@ -174,13 +175,25 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
       this.#settle(create, results, place, { kind: "stored", results: [] });
       return;
     }
+    let admitted: Settle | undefined;
+    try {
+      const admitting = this.#kit.intake.admit(caller.tenant, tasks);
+      admitted = admitting instanceof Promise ? await admitting : admitting;
+    } catch (error) {
+      this.#log("debug", error);
+      this.#settle(create, results, place, { kind: "refused", error });
+      return;
+    }
     this.#kit.line.submit({
       tenant: caller.tenant,
       source: this,
       tasks,
       bytes: place.bytes,
       isAtomic: create.isAtomic,
-      settle: (outcome) => this.#settle(create, results, place, outcome),
+      settle: (outcome) => {
+        admitted?.(outcome.kind !== "refused");
+        this.#settle(create, results, place, outcome);
+      },
     });
   }
 

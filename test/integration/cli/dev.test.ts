@@ -1,11 +1,14 @@
+import { execFile } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { removeEmbedded } from "../../../src/embedded/launcher.ts";
 import { testDatabase } from "../../support/database.ts";
 import { cli, runCli, startCli, tableCounts } from "./cli.ts";
 
+const run = promisify(execFile);
 let folder: string;
 let dataDir: string;
 
@@ -35,9 +38,28 @@ it("runs once in a pipe: plain lines, everything checked, no server left", async
   expect(isServerThere()).toBe(false);
 });
 
+it("starts a server, and prints a curl that works when it is pasted", async (context) => {
+  const curl = await run("curl", ["--version"]).catch(() => undefined);
+  if (curl === undefined) return context.skip("curl is not installed");
+  const { url } = await testDatabase({ migrated: false });
+  const dev = startCli(["dev", "--workers", "1", "--rate", "1"], { env: { DATABASE_URL: url } });
+  const create = await dev.line(/^ {2}curl .*\/v1\/tasks .*-d /);
+  const list = await dev.line(/^ {2}curl .*Bearer dev-read-/);
+  const made = JSON.parse((await run("sh", ["-c", create])).stdout) as object;
+  expect(made).toMatchObject({ queue: "hello", id: expect.any(String) });
+  const { tasks } = JSON.parse((await run("sh", ["-c", list])).stdout) as { tasks: object[] };
+  expect(tasks).toMatchObject([{ ...made, state: "pending", payload: { name: "Ada" } }]);
+  for (const scope of ["producer", "worker", "read", "admin"]) {
+    expect(await dev.line(new RegExp(`^ {2}${scope} +dev-${scope}-`))).not.toBe("");
+  }
+  dev.child.kill("SIGTERM");
+  expect(await dev.ended).toMatchObject({ code: 0, stderr: "" });
+});
+
 it("Ctrl-C stops in order; a second one on the same data adopts the server", async () => {
   const first = startCli(["dev", "--data-dir", dataDir, "--rate", "50"]);
-  await first.line(/^position [1-9].* 2 workers {2}leader [0-9a-f]/);
+  // The server is a worker, too.
+  await first.line(/^position [1-9].* 3 workers {2}leader [0-9a-f]/);
   const second = await runCli(["dev", "--once", "--workers", "1", "--data-dir", dataDir]);
   expect(second).toMatchObject({ code: 0, stderr: "" });
   expect(second.stdout).toMatch(/ran there already, and stays when this ends/);

@@ -26,7 +26,7 @@ describe("a body", () => {
     ["no queue", "{}", 400, /body.queue: Invalid input/],
     ["a queue of nothing", '{"queue":""}', 400, /body.queue/],
     ["a queue that is no text", '{"queue":{"$ne":1}}', 400, /body.queue/],
-    ["a queue that is not there", '{"queue":"nobody"}', 400, /there is no queue "nobody"/],
+    ["a zero byte in a queue", '{"queue":"a\\u0000"}', 400, /cannot be stored/],
     ["a zero byte in a name", '{"queue":"mails","kind":"a\\u0000"}', 400, /kind must not hold/],
     ["half a character", '{"queue":"mails","kind":"\\ud800"}', 400, /kind must not hold half/],
     ["an unknown member", '{"queue":"mails","paylaod":1}', 400, /Unrecognized key: "paylaod"/],

@@ -8,6 +8,8 @@ let scene: Scene;
 let unwalled: Scene;
 /** What globex has, of every kind, which acme must never reach. */
 let theirs: { pending: string; packed: string; ended: string; dead: string };
+/** A message to a webhook of globex. */
+let delivery: string;
 
 const SECRET = "globex-secret";
 const LIMITS = { callsPerSecond: 100_000, callsBurst: 100_000 };
@@ -17,9 +19,10 @@ beforeAll(async () => {
   const { mill, database } = scene;
   await mill.queues.ensure("mails");
   const tenant = "globex";
-  const make = async (): Promise<string> =>
-    (await mill.enqueue("mails", { SECRET }, { tenant, kind: SECRET })).id;
-  const [pending, ended, dead] = [await make(), await make(), await make()];
+  const make = async (more = {}): Promise<string> =>
+    (await mill.enqueue("mails", { SECRET }, { tenant, kind: SECRET, ...more })).id;
+  await mill.webhooks.put(tenant, "hook", { url: "https://example.com/", description: SECRET });
+  const [pending, ended, dead] = [await make(), await make({ webhook: "hook" }), await make()];
   const pack = await mill.enqueueMany(
     "mails",
     Array.from({ length: 20 }, () => ({ payload: { SECRET }, tenant })),
@@ -42,6 +45,9 @@ beforeAll(async () => {
     [[pending, ended, dead], SECRET],
   );
   await mill.schedules.put("nightly", { cron: "@daily", queue: "mails", payload: SECRET, tenant });
+  const [sent] = await mill.webhooks.deliveries(tenant);
+  delivery = sent?.id ?? "";
+  expect(delivery).not.toBe("");
   theirs = { pending, packed: pack[3]?.id ?? "", ended, dead };
   await database.pool.query("UPDATE tidemill.settings SET key = 'down' WHERE key = 'tenant_role'");
   const tenants = await mill.tenants();
@@ -62,6 +68,8 @@ async function snapshot(): Promise<unknown> {
        (SELECT json_agg(t ORDER BY id) FROM tidemill.dead_letters t WHERE tenant = 'globex'),
        (SELECT json_agg(t) FROM tidemill.schedules t WHERE tenant = 'globex'),
        (SELECT json_agg(t) FROM tidemill.schedule_firings t WHERE tenant = 'globex'),
+       (SELECT json_agg(t) FROM tidemill.webhook_endpoints t WHERE tenant = 'globex'),
+       (SELECT json_agg(t) FROM tidemill.webhook_deliveries t WHERE tenant = 'globex'),
        (SELECT count(*) FROM tidemill.topic_policies t WHERE tenant = 'globex')) AS all`,
   );
   return rows[0]?.all;
@@ -98,7 +106,29 @@ function callsWith(id: string): Call[] {
 
 const FUTURE = "2999-01-01T00:00:00Z";
 
+const callsForDeliveries = (): Call[] => [
+  { method: "GET", path: `/v1/webhook-deliveries/${delivery}`, status: 404 },
+  { method: "GET", path: `/v1/webhook-deliveries?cursor=${delivery}`, status: 200 },
+  {
+    method: "POST",
+    path: "/v1/webhook-deliveries/redeliver",
+    json: { ids: [delivery] },
+    status: 200,
+  },
+];
+
 const CALLS: readonly Call[] = [
+  { method: "GET", path: "/v1/webhooks", status: 200 },
+  { method: "GET", path: "/v1/webhooks/hook", status: 404 },
+  { method: "POST", path: "/v1/webhooks/hook/rotate", status: 404 },
+  { method: "DELETE", path: "/v1/webhooks/hook", status: 404 },
+  { method: "GET", path: "/v1/webhook-deliveries?endpoint=hook", status: 200 },
+  {
+    method: "POST",
+    path: "/v1/webhook-deliveries/redeliver",
+    json: { endpoint: "hook", state: "delivered" },
+    status: 200,
+  },
   { method: "GET", path: "/v1/tasks?limit=1000", status: 200 },
   { method: "GET", path: "/v1/tasks?queue=mails&state=dead", status: 200 },
   { method: "GET", path: "/v1/tasks?state=cancelled", status: 200 },
@@ -118,6 +148,11 @@ const CALLS: readonly Call[] = [
 ];
 
 const everyId = (): string[] => Object.values(theirs);
+const everyCall = (): Call[] => [
+  ...CALLS,
+  ...callsForDeliveries(),
+  ...everyId().flatMap(callsWith),
+];
 
 function request(
   { method, path, json }: Call,
@@ -133,7 +168,7 @@ describe("another tenant", () => {
     ["by the statements alone", () => unwalled],
   ])("finds and changes nothing, with any id, name or filter, %s", async (_, of) => {
     const before = await snapshot();
-    const all = [...CALLS, ...everyId().flatMap(callsWith)];
+    const all = everyCall();
     const callers = fc.constantFrom("producer", "reader", "mailer", "admin", "worker");
     await fc.assert(
       fc.asyncProperty(
@@ -216,7 +251,7 @@ async function withoutClause(name: string, work: () => Promise<void>): Promise<S
 
 describe("the second wall", () => {
   it("holds when a statement forgets its tenant, whichever it is", async () => {
-    const all = [...CALLS, ...everyId().flatMap(callsWith)];
+    const all = everyCall();
     const callAll = async (): Promise<void> => {
       const replies = await Promise.all(all.map((call) => request(call, { as: "admin" })));
       for (const [index, { method, path, status }] of all.entries()) {
@@ -231,6 +266,11 @@ describe("the second wall", () => {
       "dead_letter_edit",
       "dead_letters_purge",
       "dead_letters_redrive",
+      "deliveries_read",
+      "deliveries_redeliver",
+      "endpoint_delete",
+      "endpoint_secrets",
+      "endpoints_read",
       "pack_open_for_task",
       "schedule_lock",
       "schedules_read",

@@ -51,12 +51,12 @@ export interface Scene {
 }
 
 export interface SceneOptions {
+  /** How long it lives. Defaults to "test". */
+  readonly until?: "test" | "file";
   readonly server?: ServerOptions;
   readonly connect?: ConnectOptions;
   /** Defaults to a new one. */
   readonly database?: TestDatabase;
-  /** How long the server lives, and a new database. Defaults to "test". */
-  readonly until?: "test" | "file";
   /** By which the server reaches the database. Defaults to the database's own. */
   readonly databaseUrl?: string;
 }
@@ -75,6 +75,7 @@ export async function scene(options: SceneOptions = {}): Promise<Scene> {
     worker: false,
     http: false,
     metrics: false,
+    deliverWebhooks: false,
     drainSeconds: 2,
     ...rest,
     auth: { staticTokens: STATIC, ...auth },

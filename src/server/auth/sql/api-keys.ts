@@ -136,3 +136,17 @@ export async function recordUses(
 ): Promise<void> {
   await db.query(USED, [ids, everySeconds]);
 }
+
+const HAS_ACTIVE = statement(
+  "api_keys_has_active",
+  `SELECT EXISTS (
+     SELECT FROM {schema}.api_keys
+      WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > NOW())
+   ) AS found`,
+);
+
+/** Whether there is a key that is accepted now. */
+export async function hasActiveApiKey(db: Queryable): Promise<boolean> {
+  const [row] = await db.query<{ readonly found: boolean }>(HAS_ACTIVE, []);
+  return row?.found === true;
+}

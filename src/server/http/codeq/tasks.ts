@@ -66,7 +66,6 @@ async function create(context: CodeqContext, creation: Creation): Promise<object
   if (command === "") throw new InvalidInputError("command is required");
   if ((given.delaySeconds ?? 0) < 0) throw new InvalidInputError("delaySeconds must be >= 0");
   requireMay(caller, "task.create", command);
-  await context.mill.queues.ensure(command);
   const policy = await readTopic(context.tenants.store(caller.tenant), caller.tenant, command);
   const { runAt, delaySeconds, webhook, idempotencyKey } = given;
   const [id = ""] = await scope.enqueue(command, [

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { InvalidInputError } from "../../../base/errors.ts";
 import { withoutUndefined } from "../../../base/options.ts";
+import { readTrace } from "../../../base/trace-context.ts";
 import type { NewTask } from "../../../tasks/encode.ts";
 import { hasEnded } from "../../../tasks/results.ts";
 import { requireMay } from "../../auth/caller.ts";
@@ -53,12 +54,9 @@ type GivenTask = z.infer<typeof newTask>;
 
 function toNewTask(given: GivenTask, headers: Headers): NewTask {
   const { payload: _payload, payloadBase64: _bytes, ...options } = given;
-  const trace = {
-    traceParent: headers.get("traceparent") ?? undefined,
-    traceState: headers.get("tracestate") ?? undefined,
-  };
+  const trace = readTrace(headers.get("traceparent"), headers.get("tracestate"));
   return {
-    ...withoutUndefined(given.traceParent === undefined ? trace : {}),
+    ...(given.traceParent === undefined ? trace : {}),
     ...withoutUndefined(options),
     payload: payloadOf(given),
   } as NewTask;
