@@ -2,9 +2,10 @@ import type { Database } from "../db/database.ts";
 import { setLockTimeout } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
 import type { KnownQueue } from "./directory.ts";
-import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
+import { type EncodedTask, TaskEncoder } from "./encode.ts";
 import type { EnqueueContext } from "./enqueue.ts";
 import type { TaskMetrics } from "./metrics.ts";
+import type { NewTask } from "./new-task.ts";
 import { type Bulk, type StoreResult, storeBulks } from "./store.ts";
 
 export interface IntakeOptions {

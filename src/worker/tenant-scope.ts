@@ -2,8 +2,8 @@ import type { Store } from "../db/database.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
 import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
 import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
-import type { NewTask } from "../tasks/encode.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
+import type { NewTask } from "../tasks/new-task.ts";
 import type { EndOptions, ResultWaiter } from "../tasks/results.ts";
 import type { TaskRow } from "../tasks/sql/inspect.ts";
 import {
