@@ -22,10 +22,10 @@ beforeEach(async () => {
 });
 
 const stored = async (): Promise<number[]> => {
-  const { rows } = await server.database.pool.query<{ payload: number }>(
-    "SELECT payload FROM tidemill.live_tasks ORDER BY id",
+  const { rows } = await server.database.pool.query<{ payload: string }>(
+    "SELECT payload FROM tidemill.live_tasks ORDER BY claim_order",
   );
-  return rows.map(({ payload }) => payload);
+  return rows.map(({ payload }) => Number(payload));
 };
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index);
 

@@ -1,8 +1,15 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { ConfigError, InvalidInputError, queue, RestClient } from "../../../src/client/index.ts";
+import {
+  ConfigError,
+  completed,
+  InvalidInputError,
+  queue,
+  RestClient,
+} from "../../../src/client/index.ts";
 import { consumer } from "../../../src/index.ts";
 import { onCleanup } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
 import { ADMIN, cable, PRODUCER, type Scene, scene } from "./scene.ts";
 
 const mails = queue("mails", { schema: z.object({ to: z.string() }) });
@@ -13,6 +20,8 @@ let rest: RestClient;
 beforeEach(async () => {
   server = await scene();
   rest = new RestClient({ url: server.http, token: ADMIN });
+  await rest.queues.ensure("mails");
+  await rest.queues.ensure("blobs");
 });
 
 describe("the REST client", () => {
@@ -42,9 +51,8 @@ describe("the REST client", () => {
   it("waits for results", async () => {
     const { id } = await rest.tasks.create(mails, { to: "a" });
     const waiting = rest.tasks.completed<{ sent: boolean }>(id, { withinSeconds: 20 });
-    await server.database.pool.query("SELECT 1");
     const worker = await server.mill.startWorker({
-      handlers: [mails.handle(async () => (await import("../../../src/index.ts")).completed(1))],
+      handlers: [mails.handle(() => completed(1))],
     });
     onCleanup(() => worker.stop());
     expect(await waiting).toBe(1);
@@ -74,7 +82,7 @@ describe("the REST client", () => {
   });
 
   it("looks after queues and dead letters", async () => {
-    await rest.queues.ensure("mails");
+    expect(await rest.queues.ensure("mails")).toMatchObject({ name: "mails" });
     expect(await rest.queues.pause("mails", "holidays")).toMatchObject({
       isPaused: true,
       pauseReason: "holidays",
@@ -114,7 +122,6 @@ describe("the REST client", () => {
       const sql = "SELECT 1 FROM tidemill.live_tasks";
       return (await server.database.pool.query(sql)).rows.length;
     };
-    const { eventually } = await import("../../support/eventually.ts");
     await eventually(async () => expect(await count()).toBe(1));
     line.loseAnswers(false);
     line.cut();
