@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isUuid, uuidv7 } from "./uuid.ts";
+import { isUuid, uuidOf, uuidv7 } from "./uuid.ts";
 
 describe("uuidv7", () => {
   it("is a version 7 UUID of the right variant", () => {
@@ -46,5 +46,15 @@ describe("isUuid", () => {
   it("refuses what only begins or ends with one", () => {
     const one = uuidv7();
     expect([`${one}\n`, ` ${one}`, `${one}0`].some(isUuid)).toBe(false);
+  });
+});
+
+describe("uuidOf", () => {
+  it("is a version 8 UUID, the same for the same text only", () => {
+    expect(uuidOf("a")).toMatch(
+      /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/,
+    );
+    expect(uuidOf("a")).toBe(uuidOf("a"));
+    expect(uuidOf("b")).not.toBe(uuidOf("a"));
   });
 });

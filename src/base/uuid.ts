@@ -1,4 +1,4 @@
-import { randomBytes, randomUUID } from "node:crypto";
+import { createHash, randomBytes, randomUUID } from "node:crypto";
 
 let lastMs = 0;
 let sequence = 0;
@@ -33,6 +33,16 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 export function isUuid(text: string): boolean {
   return UUID.test(text);
+}
+
+/** A UUID (version 8) that is the same for the same text. */
+export function uuidOf(text: string): string {
+  const bytes = createHash("sha256").update(text).digest().subarray(0, 16);
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = bytes.toString("hex");
+  const ends = [8, 12, 16, 20, 32];
+  return ends.map((end, at) => hex.slice(ends[at - 1] ?? 0, end)).join("-");
 }
 
 /** A random UUID (version 4), for what must not tell when it was made or in which order. */

@@ -30,6 +30,8 @@ import {
 } from "./producer/limits.ts";
 import { producerRoutes } from "./producer/routes.ts";
 import { Desk } from "./workers/desk.ts";
+import { HttpClaims } from "./workers/http-claims.ts";
+import { RemoteActs } from "./workers/remote-acts.ts";
 import { workerRoutes } from "./workers/routes.ts";
 
 /** What serves one kind of client. */
@@ -37,6 +39,8 @@ export type ListenerName = "producer" | "worker" | "http" | "metrics";
 
 /** Of the transaction of creates, which is one at a time, and of one that takes its place. */
 const CREATE_CONNECTIONS = 2;
+/** What all workers have said and was not answered may weigh so much. */
+const ACTS_BYTES_MAX = 64 * 1024 * 1024;
 /** How long the end of a stream may take, and what it has under way when its token ends. */
 const END_MS = 5_000;
 
@@ -54,6 +58,7 @@ export class TidemillServer implements AsyncDisposable {
   readonly #intake: TaskIntake;
   readonly #line: CreateLine;
   readonly #desk: Desk;
+  readonly #acts: RemoteActs;
   readonly #listeners = new Map<ListenerName, GrpcListener | ServerHttp>();
   #worker: Worker | undefined;
   #tenants: Tenants | undefined;
@@ -82,9 +87,11 @@ export class TidemillServer implements AsyncDisposable {
     this.#desk = new Desk({
       directory: enqueue.directory,
       queuesMax: this.#options.queuesPerTenantMax,
+      leaseSeconds: this.#options.leaseSeconds,
       clock: systemClock,
       logger,
     });
+    this.#acts = new RemoteActs(this.#desk, systemClock);
     this.#listen("producer", this.#options.producer, () => this.#producers());
     this.#listen("worker", this.#options.worker, () => this.#workers());
   }
@@ -108,7 +115,8 @@ export class TidemillServer implements AsyncDisposable {
     const onFailure = (): void => void this.stop().catch(() => {}); // Reported by finished.
     this.#supervisor.finished.catch(onFailure);
     try {
-      if (this.#listeners.has("worker")) await this.#startWorker();
+      const handsOut = this.#listeners.has("worker") || this.#listeners.has("http");
+      if (handsOut) await this.#startWorker();
       for (const listener of listeners) await listener.listen();
     } catch (error) {
       await this.stop();
@@ -119,7 +127,10 @@ export class TidemillServer implements AsyncDisposable {
   async #openHttp(): Promise<void> {
     const { http, metrics, tls, drainSeconds, requireWall } = this.#options;
     const { logger } = this.#mill.engine;
-    const parts = { mill: this.#mill, auth: this.#auth, tls, drainSeconds, logger };
+    const { leaseSeconds } = this.#options;
+    const claims = { desk: this.#desk, acts: this.#acts, clock: systemClock, leaseSeconds };
+    const desk = new HttpClaims(claims);
+    const parts = { mill: this.#mill, auth: this.#auth, desk, tls, drainSeconds, logger };
     const sources: MetricsSource[] = [
       this.#mill.metrics,
       this.#mill.taskMetrics,
@@ -200,10 +211,13 @@ export class TidemillServer implements AsyncDisposable {
   }
 
   #workers(): readonly StreamRoute[] {
-    const { graceSeconds } = this.#options;
+    const { graceSeconds, leaseSeconds } = this.#options;
     return workerRoutes({
       admission: this.#admission(),
       desk: this.#desk,
+      acts: this.#acts,
+      budget: new Budget(ACTS_BYTES_MAX),
+      leaseSeconds,
       clock: systemClock,
       logger: this.#mill.engine.logger,
       graceMs: graceSeconds * 1000,

@@ -114,7 +114,8 @@ export class Attempts {
   #armTimeout(task: ClaimedTask): (() => void) | undefined {
     const seconds = task.options.timeoutSeconds ?? task.handler.queue.settings.timeoutSeconds;
     if (seconds === null || seconds === undefined) return undefined;
-    return this.#options.timers.after(seconds * 1000, () => {
+    const leftMs = Math.max(0, seconds * 1000 - (task.ranMs ?? 0));
+    return this.#options.timers.after(leftMs, () => {
       if (task.state !== "started") return;
       const error = new TaskTimeoutError(`the handler took longer than ${seconds} s`);
       abortTask(task, error);

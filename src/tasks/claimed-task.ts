@@ -61,9 +61,13 @@ export class ClaimedTask implements Task {
   readonly pack: TaskPack | undefined;
   /** Claimed alone, as the head of a key that is held back. */
   readonly isHeldHead: boolean;
+  /** How long it had run when it was adopted from another worker; else undefined. */
+  readonly ranMs: number | undefined;
   /** Until then nobody else may take it, on the worker's clock. */
   trustedUntilMs: number;
   renewedAtMs: number;
+  /** For which it is renewed, when that is longer than for others. */
+  leaseSeconds: number | undefined;
   /** As the last renewal said; before that, as the claim did. */
   renewedUntil: Date | undefined;
   startedAtMs = 0;
@@ -107,6 +111,7 @@ export class ClaimedTask implements Task {
     this.key = partitionKey === undefined ? undefined : keyId(number, this.tenant, partitionKey);
     this.pack = more.pack;
     this.isHeldHead = more.isHeldHead;
+    this.ranMs = more.ranMs;
     this.trustedUntilMs = more.trustedUntilMs;
     this.renewedAtMs = more.claimedAtMs;
   }
@@ -190,4 +195,5 @@ export interface ClaimFacts {
   readonly trustedUntilMs: number;
   readonly isHeldHead: boolean;
   readonly pack?: TaskPack;
+  readonly ranMs?: number;
 }

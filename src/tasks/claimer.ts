@@ -13,6 +13,7 @@ import { KeySpaces } from "./key-spaces.ts";
 import { type Lane, LaneBook, type Room, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
+import { Looks } from "./looks.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { PackClaimer } from "./pack-claimer.ts";
 import { PROBATION } from "./priority.ts";
@@ -68,6 +69,7 @@ const EPOCH_NUMBERS = 1_000;
 export class Claimer {
   /** Rung when there may be work, or room for it. */
   readonly bell = new Bell();
+  readonly looks = new Looks();
   readonly #session: TaskSession;
   readonly #executor: Executor;
   readonly #options: ClaimerOptions;
@@ -190,7 +192,8 @@ export class Claimer {
       this.#metOthersAtMs = clock.now(); // Perhaps it waited for them too long.
       return exponentialMs(failures, 50, RETRY_MS_MAX);
     };
-    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+    const turn = (): Promise<TurnResult> => this.looks.during(() => this.#turn());
+    await runLoop(turn, { clock, bell: this.bell, onFailure }, signal);
   }
 
   readonly #wantKeyed = (space: KeyClaimer): number => this.#demand.wantKeyed(space);

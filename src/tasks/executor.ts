@@ -147,9 +147,17 @@ export class Executor {
   #start(task: ClaimedTask): void {
     this.lines.started(task);
     task.state = "started";
-    task.startedAtMs = this.#options.clock.now();
+    task.startedAtMs = this.#options.clock.now() - (task.ranMs ?? 0);
     if (task.isOnProbation) this.#timers.after(PROBATION_MS, this.#options.onRoom);
     this.#attempts.run(task);
+  }
+
+  /** It runs already, for somebody outside. Whether it may. */
+  adopt(task: ClaimedTask): boolean {
+    if (this.#isStopping) return false;
+    this.#hold(task, 1);
+    this.#start(task);
+    return true;
   }
 
   #release(task: ClaimedTask): void {
@@ -254,15 +262,36 @@ export class Executor {
     if (task.state === "settled" || task.state === "ended") return;
     this.#options.metrics.leaseLosses.add(1, { queue: task.queue });
     abortTask(task, error);
-    // The database still has it as ours, and only the ledger leads the reaper there: the claim must
-    // not end. Until it is reaped it counts against limits, and nothing behind it in its lane may
-    // be claimed.
+    this.#leaveToOthers(task, this.#options.lostMs);
+  }
+
+  /**
+   * Somebody outside holds it for so long: nothing of it is written here any more. Gives what is to
+   * be called when it has ended before that.
+   */
+  letGo(task: ClaimedTask, ms: number): () => void {
+    return task.state === "started" ? this.#leaveToOthers(task, ms) : () => {};
+  }
+
+  /**
+   * The database has it as claimed here, and only the ledger leads the reaper there: the claim must
+   * not end. Until it is over it counts against limits, and nothing behind it in its lane may be
+   * claimed.
+   */
+  #leaveToOthers(task: ClaimedTask, ms: number): () => void {
     this.#drop(task);
     this.lines.hold(task.queue, 1);
-    this.#timers.after(this.#options.lostMs, () => this.lines.hold(task.queue, -1));
-    if (task.key === undefined) return;
+    let isCounted = true;
+    const uncount = (): void => {
+      if (isCounted) this.lines.hold(task.queue, -1);
+      isCounted = false;
+      cancel();
+    };
+    const cancel = this.#timers.after(ms, uncount);
+    if (task.key === undefined) return uncount;
     this.#options.onKeyedLost(task);
     this.#leaveKey(task, task.key, false);
+    return uncount;
   }
 
   /** Lanes that are no longer ours: what has not started belongs to the next owner. */

@@ -1,4 +1,5 @@
 import { ConfigError, InvalidInputError, storable } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 
 declare const result: unique symbol;
@@ -9,6 +10,7 @@ export class Outcome<Result = unknown> {
   readonly kind: "completed" | "failed" | "nack" | "abandon";
   readonly value: unknown;
   readonly reason: string;
+  /** Of a failure: whether it is tried again. Of a nack: that its pause is the backoff's. */
   readonly retry: boolean;
   readonly delaySeconds: number;
 
@@ -52,6 +54,11 @@ export function nack(delaySeconds: number, reason: string): Outcome<never> {
   return Outcome.of("nack", { delaySeconds, reason: requireReason("nack", reason) });
 }
 
+/** The same, after the pause that the queue's backoff says. */
+export function nackByBackoff(reason: string): Outcome<never> {
+  return Outcome.of("nack", { retry: true, reason: requireReason("nack", reason) });
+}
+
 /** Somebody else should do it: given back as if it had never been claimed. */
 export function abandon(): Outcome<never> {
   return Outcome.of("abandon");
@@ -77,6 +84,7 @@ export function checkOutcome(value: unknown): Outcome {
 /** What is kept of a result: "" for none. */
 export function resultJson(result: unknown): string {
   if (result === undefined) return "";
+  if (result instanceof JsonText) return result.text;
   const json: string | undefined = JSON.stringify(result);
   if (json === undefined) throw new InvalidInputError("the result cannot be written as JSON");
   return json;

@@ -102,6 +102,8 @@ export interface TaskHandler {
   run(task: Task, context: TaskContext): unknown;
   /** What was written of the end of a task, or was not, because its lease was lost. */
   settled?(task: Task, written: WrittenEnd | undefined): void;
+  /** Its lease lasts longer now. */
+  renewed?(task: Task): void;
 }
 
 const OPTION_KEYS = [

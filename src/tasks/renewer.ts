@@ -94,17 +94,23 @@ export class Renewer implements Service {
     const { clock, leaseSeconds } = this.#options;
     const isNews = this.#isChangeNews;
     this.#isChangeNews = false;
-    const dueMs = clock.now() - (leaseSeconds * 1000) / 3;
-    const due = [...this.#executor.held].filter(
-      (task) => task.renewedAtMs <= dueMs && !task.isCompletedByHandler,
-    );
-    if (due.length > 0) await this.#renew(due);
+    const nowMs = clock.now();
+    const due = new Map<number, ClaimedTask[]>();
+    for (const task of this.#executor.held) {
+      const seconds = task.leaseSeconds ?? leaseSeconds;
+      const isDue = task.renewedAtMs <= nowMs - (seconds * 1000) / 3;
+      if (!isDue || task.isCompletedByHandler) continue;
+      const others = due.get(seconds);
+      if (others === undefined) due.set(seconds, [task]);
+      else others.push(task);
+    }
+    for (const [seconds, tasks] of due) await this.#renew(tasks, seconds);
     if (isNews) await this.#findCancelled();
     return { restMs: this.#turnMs() };
   }
 
-  async #renew(tasks: readonly ClaimedTask[]): Promise<void> {
-    const { clock, leaseSeconds, metrics } = this.#options;
+  async #renew(tasks: readonly ClaimedTask[], leaseSeconds: number): Promise<void> {
+    const { clock, metrics } = this.#options;
     const connection = await this.#connect();
     const openedAtMs = clock.now();
     const locked = await this.#openPacks(tasks, connection);
@@ -130,6 +136,7 @@ export class Renewer implements Service {
       task.renewedAtMs = sentAtMs;
       task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
       task.renewedUntil = until;
+      task.handler.renewed?.(task);
     }
     metrics.renewals.add(renewals.filter((renewal) => renewal !== undefined).length);
   }

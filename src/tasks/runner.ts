@@ -5,6 +5,7 @@ import type { Service } from "../base/supervisor.ts";
 import type { Database } from "../db/database.ts";
 import { Notifier } from "../db/notifier.ts";
 import { Acts } from "./acts.ts";
+import { ClaimTokens } from "./claim-tokens.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Claimer } from "./claimer.ts";
 import type { Demand } from "./demand.ts";
@@ -73,6 +74,8 @@ export class TaskRunner implements Service {
   readonly name = "tasks";
   readonly finisher: Finisher;
   readonly renewer: Renewer;
+  /** What somebody outside holds, of this worker or another. */
+  readonly tokens: ClaimTokens;
   readonly #db: Database;
   readonly #options: TaskRunnerOptions;
   readonly #directory: QueueDirectory;
@@ -145,6 +148,11 @@ export class TaskRunner implements Service {
         return handler === undefined ? 1 : tenantWeight(handler.queue.settings, tenant);
       },
     });
+    this.tokens = new ClaimTokens(db, this.#executor, {
+      ...options,
+      packs: this.finisher.packs,
+      onAdopted: () => this.renewer.changed(),
+    });
     remote?.attach(this);
   }
 
@@ -184,10 +192,10 @@ export class TaskRunner implements Service {
     this.#claimer.workArrived();
   }
 
-  /** Tasks of one more queue are run, or by another handler, from now on. */
-  async handle(handler: TaskHandler): Promise<void> {
-    await this.#readLimits([handler.queue.name]); // Nothing may be claimed past them.
-    this.#executor.lines.handle(handler);
+  /** Tasks of more queues are run, or by other handlers, from now on. */
+  async handle(handlers: readonly TaskHandler[]): Promise<void> {
+    await this.#readLimits(handlers.map(({ queue }) => queue.name)); // No claim may pass them.
+    for (const handler of handlers) this.#executor.lines.handle(handler);
     await this.register();
     await this.#options.onQueues?.(this.#executor.lines.names);
     this.#claimer.workArrived();
@@ -223,11 +231,21 @@ export class TaskRunner implements Service {
     if (running.length === 0) return;
     for (const task of running) this.#executor.lose(task, new LeaseLostError(task.token));
     await this.finisher.packs.open(new Set(running.flatMap(({ pack }) => pack ?? [])), this.#db);
-    await lapseLeases(
-      this.#db,
-      running.map((task) => task.token),
-    );
+    const tokens = running.map((task) => task.token);
+    await lapseLeases(this.#db, tokens, this.#options.workerId);
     this.#notifier.ring();
+  }
+
+  /** Somebody outside holds it for so long; to be called when it has ended before that. */
+  letGo(task: ClaimedTask, ms: number): () => void {
+    return this.#executor.letGo(task, ms + LOST_MARGIN_MS);
+  }
+
+  /** Resolves when it was looked for tasks once, beginning now. */
+  async looked(): Promise<void> {
+    const looked = this.#claimer.looks.next();
+    this.#claimer.bell.ring();
+    await looked;
   }
 
   /** Something changed in the cluster. */

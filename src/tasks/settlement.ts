@@ -23,7 +23,8 @@ export function settle(task: ClaimedTask, outcome: Outcome, random: () => number
       return giveBack(task, ABANDON_SECONDS, "abandoned");
     case "nack": {
       const { nackSecondsMax } = task.handler.queue.settings;
-      const delay = Math.min(outcome.delaySeconds, nackSecondsMax);
+      const asked = outcome.retry ? backoffSeconds(task, random) : outcome.delaySeconds;
+      const delay = Math.min(asked, nackSecondsMax);
       return retryOrBury(task, { outcome: "nack", reason: outcome.reason }, delay);
     }
     case "failed":

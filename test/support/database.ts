@@ -16,9 +16,9 @@ export interface TestDatabase {
 
 const cleanups: (() => Promise<unknown>)[] = [];
 
-/** Runs after the test, last added first. */
-export function onCleanup(cleanup: () => Promise<unknown>): void {
-  cleanups.push(cleanup);
+/** Runs after the test, or after all of the file; last added first. */
+export function onCleanup(cleanup: () => Promise<unknown>, until: "test" | "file" = "test"): void {
+  (until === "file" ? fileCleanups : cleanups).push(cleanup);
 }
 
 afterEach(async () => {
@@ -47,10 +47,7 @@ export interface TestDatabaseOptions {
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const server = options.server ?? inject("databaseUrl");
   const run = options.server === undefined ? runOnSuite : runOnce;
-  const onEnd =
-    options.until === "file"
-      ? (cleanup: () => Promise<unknown>): void => void fileCleanups.push(cleanup)
-      : onCleanup;
+  const onEnd = (cleanup: () => Promise<unknown>): void => onCleanup(cleanup, options.until);
   const name = `test_${randomBytes(6).toString("hex")}`;
   const isMigrated = options.migrated !== false;
   const isCloned = isMigrated && options.server === undefined;

@@ -20,6 +20,11 @@ import {
   ProducerStreamClient,
   type ToProducer,
 } from "../../src/wire/generated/tidemill/v1/producer.ts";
+import {
+  type FromWorker,
+  WorkerStreamClient as TidemillWorkerClient,
+  type ToWorker,
+} from "../../src/wire/generated/tidemill/v1/worker.ts";
 
 export interface Ended {
   readonly code: status;
@@ -97,6 +102,13 @@ export type CodeqWorker = StreamClient<WorkerEvent, WorkerServerEvent>;
 
 export function codeqWorker(url: string): CodeqWorker {
   const client = new WorkerStreamClient(url, credentials.createInsecure(), OPTIONS);
+  return new StreamClient(client, client.stream());
+}
+
+export type TidemillWorker = StreamClient<FromWorker, ToWorker>;
+
+export function tidemillWorker(url: string): TidemillWorker {
+  const client = new TidemillWorkerClient(url, credentials.createInsecure(), OPTIONS);
   return new StreamClient(client, client.stream());
 }
 

@@ -6,6 +6,7 @@ import type { Auth } from "../auth/create.ts";
 import type { TlsOptions } from "../grpc/tls.ts";
 import type { ResolvedListen } from "../options.ts";
 import { createHttpApi, type HttpApi } from "./api.ts";
+import type { ClaimDesk } from "./claim-desk.ts";
 import { HttpListener, type ListenerContext } from "./listener.ts";
 
 export interface ServerHttpParts {
@@ -14,12 +15,22 @@ export interface ServerHttpParts {
   readonly logger: Logger;
 }
 
+export interface ApiParts {
+  readonly mill: Tidemill;
+  readonly auth: Auth;
+  readonly desk: ClaimDesk & { drain(): void };
+  readonly logger: Logger;
+}
+
 /** What a server answers by HTTP, in its name. */
-export function apiOf(
-  tenants: Tenants,
-  { mill, auth, logger }: { readonly mill: Tidemill; readonly auth: Auth; readonly logger: Logger },
-): HttpApi {
-  return createHttpApi({ mill, tenants, authenticator: auth.authenticator, logger });
+export function apiOf(tenants: Tenants, { mill, auth, desk, logger }: ApiParts): HttpApi {
+  const { authenticator } = auth;
+  const api = createHttpApi({ mill, tenants, authenticator, desk, logger });
+  const drain = (): void => {
+    api.drain();
+    desk.drain();
+  };
+  return { ...api, drain };
 }
 
 type Answers = Pick<ListenerContext, "fetch"> & { readonly drain?: () => void };

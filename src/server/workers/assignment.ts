@@ -3,8 +3,11 @@ import type { TaskContext } from "../../tasks/context.ts";
 import { abandon, type Outcome } from "../../tasks/outcome.ts";
 import type { WrittenEnd } from "../../tasks/queue.ts";
 
-/** What became of what a worker said. */
-export type Answer = "accepted" | "refused";
+/**
+ * What became of what a worker said: written as it was said; not, because the claim is over; or
+ * something else was written, because that could not be.
+ */
+export type Answer = "accepted" | "refused" | "replaced";
 
 /** What is written of each outcome. */
 const WRITTEN: Readonly<Record<Outcome["kind"], readonly WrittenEnd[]>> = {
@@ -27,6 +30,7 @@ export class Assignment {
   readonly returned: Promise<Outcome>;
   #resolve: (outcome: Outcome) => void = () => {};
   #onAnswer: ((answer: Answer) => void) | undefined;
+  #after: (() => void)[] = [];
   #expected: readonly WrittenEnd[] = [];
 
   constructor(task: ClaimedTask, context: TaskContext) {
@@ -54,10 +58,16 @@ export class Assignment {
     this.#resolve(outcome);
   }
 
+  /** Called when what was said is answered; at once when nothing was. */
+  afterAnswer(tell: () => void): void {
+    if (this.#onAnswer === undefined) tell();
+    else this.#after.push(tell);
+  }
+
   /** What the database wrote; something else than what was said, perhaps, when it refused that. */
   answered(written: WrittenEnd | undefined): void {
-    const isAsSaid = written !== undefined && this.#expected.includes(written);
-    this.#tell(isAsSaid ? "accepted" : "refused");
+    if (written === undefined) this.#tell("refused");
+    else this.#tell(this.#expected.includes(written) ? "accepted" : "replaced");
   }
 
   /** Nobody will speak for it: its slot is free. What was said before is not accepted any more. */
@@ -70,5 +80,6 @@ export class Assignment {
     const onAnswer = this.#onAnswer;
     this.#onAnswer = undefined;
     onAnswer?.(answer);
+    for (const tell of this.#after.splice(0)) tell();
   }
 }

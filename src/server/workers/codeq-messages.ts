@@ -1,6 +1,6 @@
 import { completed, failed, type Outcome } from "../../tasks/outcome.ts";
 import type { NackAck, Result, ServerEvent, Task } from "../../wire/generated/codeq/worker.ts";
-import type { Answer, Assignment } from "./assignment.ts";
+import type { Assignment } from "./assignment.ts";
 
 /** What a client is told of words that came too late, or that were not its own to say. */
 export const NOT_IN_PROGRESS = "not-in-progress";
@@ -52,11 +52,12 @@ function readObject(json: Uint8Array): object | null | undefined {
 
 export const toAck = (taskId: string, answer: string) => {
   const ok = answer === "accepted";
-  return { taskId, ok, errorMessage: ok ? "" : answer === "refused" ? NOT_IN_PROGRESS : answer };
+  const isOver = answer === "refused" || answer === "replaced";
+  return { taskId, ok, errorMessage: ok ? "" : isOver ? NOT_IN_PROGRESS : answer };
 };
 
 /** What a nack did, or would have done. */
-export function toNackAck({ task }: Assignment, delaySeconds: number, answer: Answer): NackAck {
+export function toNackAck({ task }: Assignment, delaySeconds: number, answer: string): NackAck {
   const { nackSecondsMax } = task.handler.queue.settings;
   const dlq = task.attempt >= task.maxAttempts;
   const appliedDelaySeconds = dlq ? 0 : Math.min(delaySeconds, nackSecondsMax);

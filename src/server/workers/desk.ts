@@ -1,33 +1,36 @@
 import type { Clock } from "../../base/clock.ts";
-import { messageOf } from "../../base/errors.ts";
+import { messageOf, UnavailableError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { Timers } from "../../base/timers.ts";
+import type { ClaimTokens } from "../../tasks/claim-tokens.ts";
 import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import type { TaskContext } from "../../tasks/context.ts";
 import type { QueueDirectory } from "../../tasks/directory.ts";
 import type { Executor } from "../../tasks/executor.ts";
-import { NO_LIMITS } from "../../tasks/limits.ts";
 import { abandon, type Outcome } from "../../tasks/outcome.ts";
-import type { TaskHandler, WrittenEnd } from "../../tasks/queue.ts";
+import type { WrittenEnd } from "../../tasks/queue.ts";
 import type { RemoteWork, TaskRunner } from "../../tasks/runner.ts";
 import type { Task } from "../../tasks/task.ts";
 import { Assignment } from "./assignment.ts";
+import { AssignmentBook, type Holder } from "./assignment-book.ts";
+import { Custody } from "./custody.ts";
+import { HandledQueues } from "./handled-queues.ts";
 import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
 import { OrderDemand } from "./order-demand.ts";
 
 /** Whoever runs tasks somewhere else. */
-export interface RemoteWorker {
+export interface RemoteWorker extends Holder {
   readonly tenant: string;
   /** An order is served, with one task at least; it is closed. */
   onTasks(order: Order<Assignment>): void;
-  /** The task is no longer the worker's: it was lost or cancelled, or took too long. */
-  onLost(assignment: Assignment, why: Error): void;
 }
 
 export interface DeskOptions {
   readonly directory: QueueDirectory;
   /** Queues that one tenant may name before anybody defined them. */
   readonly queuesMax: number;
+  /** Of a claim. */
+  readonly leaseSeconds: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -47,25 +50,43 @@ export class Desk implements RemoteWork {
   readonly #options: DeskOptions;
   readonly #orders = new OrderBook<Assignment>();
   readonly #timers: Timers;
-  readonly #assignments = new Map<Task, Assignment>();
+  readonly #queues: HandledQueues;
+  /** The tasks that remote workers have from here. */
+  readonly book = new AssignmentBook();
+  readonly custody: Custody;
   readonly #workers = new Map<Order<Assignment>, RemoteWorker>();
-  readonly #holders = new Map<Assignment, RemoteWorker>();
   /** Orders that got tasks in this round. */
   readonly #filled = new Set<Order<Assignment>>();
-  readonly #handled = new Map<string, Promise<void>>();
   /** Orders of whatever queue there is. */
   readonly #ofAll = new Set<Order<Assignment>>();
+  /** Those that their order had no room for, until the next one comes. */
+  readonly #spare = new Set<Assignment>();
+  #spareBefore: ReadonlySet<Assignment> = new Set();
   #isLooking = false;
   /** Of queues and tenants that nobody ordered when it was last looked. */
   #unwanted: ReadonlySet<string> = new Set();
-  #naming: { readonly names: Promise<string[]>; readonly atMs: number } | undefined;
-  #handling: Promise<unknown> = Promise.resolve();
   #demand: OrderDemand | undefined;
   #runner: TaskRunner | undefined;
 
   constructor(options: DeskOptions) {
     this.#options = options;
     this.#timers = new Timers(options.clock);
+    this.#queues = new HandledQueues({
+      ...options,
+      handler: {
+        run: (task, context) => this.#start(task as ClaimedTask, context),
+        settled: (task, written) => this.#settled(task, written),
+        renewed: (task) => this.#renewed(task),
+      },
+      begin: async (handlers) => await this.#runner?.handle(handlers),
+    });
+    this.custody = new Custody({
+      book: this.book,
+      timers: this.#timers,
+      tokens: () => this.tokens,
+      handle: (queues, tenant) => this.handle(queues, tenant),
+      letGo: (task, ms) => this.#runner?.letGo(task, ms) ?? (() => {}),
+    });
   }
 
   get slots(): OrderBook<Assignment> {
@@ -85,67 +106,65 @@ export class Desk implements RemoteWork {
 
   /** Resolves when tasks of the queues, as they are now, can be claimed here. */
   async handle(queues: OrderedQueues, tenant: string): Promise<void> {
-    for (const name of queues === "all" ? await this.#names() : queues) {
-      let handling = this.#handled.get(name);
-      if (handling === undefined) {
-        handling = this.#handle(name, tenant);
-        this.#handled.set(name, handling);
-        handling.catch(() => this.#handled.delete(name));
-      }
-      await handling;
-    }
+    await this.#queues.handle(queues, tenant);
   }
 
-  /** As they were a moment ago: many may ask. */
-  #names(): Promise<string[]> {
-    const { clock, directory } = this.#options;
-    const nowMs = clock.now();
-    if (this.#naming === undefined || nowMs - this.#naming.atMs >= NEW_QUEUES_MS / 2) {
-      const names = directory.names();
-      names.catch(() => {
-        this.#naming = undefined;
-      });
-      this.#naming = { names, atMs: nowMs };
-    }
-    return this.#naming.names;
-  }
-
-  async #handle(name: string, tenant: string): Promise<void> {
-    const { directory, queuesMax } = this.#options;
-    const { settings } = await directory.findOrIntroduce(name, { tenant, queuesMax });
-    const nothing = { schema: undefined, resultSchema: undefined };
-    const handler: TaskHandler = {
-      queue: { name, keySpace: name, settings, limits: NO_LIMITS, ...nothing },
-      concurrency: undefined,
-      run: (task, context) => this.#start(task as ClaimedTask, context),
-      settled: (task, written) => this.#settled(task, written),
-    };
-    // One after another: each asks for all that are handled.
-    const handling = this.#handling.then(() => this.#runner?.handle(handler));
-    this.#handling = handling.catch(() => {});
-    await handling;
-  }
-
-  #namesOf(queues: OrderedQueues): Iterable<string> {
-    return queues === "all" ? this.#handled.keys() : queues;
-  }
-
-  /** Asks for up to `count` tasks of queues that are handled here. Served once, or withdrawn. */
-  order(worker: RemoteWorker, queues: OrderedQueues, count: number): Order<Assignment> {
-    const order = new Order<Assignment>(worker.tenant, queues, count);
+  /**
+   * Asks for up to `count` tasks of queues that are handled here. Served once, or withdrawn.
+   *
+   * @param leaseSeconds for which they are held at least; not longer than any when it is less
+   */
+  order(
+    worker: RemoteWorker,
+    queues: OrderedQueues,
+    count: number,
+    leaseSeconds = 0,
+  ): Order<Assignment> {
+    const order = new Order<Assignment>(worker.tenant, queues, count, leaseSeconds);
     this.#workers.set(order, worker);
     this.#orders.open(order);
     if (queues === "all") this.#lookForQueues(order);
-    this.#runner?.slotsCame(this.#namesOf(queues), worker.tenant);
-    if (this.#demand?.lacks(worker.tenant) === true) this.#runner?.wantsMore();
+    this.#orderCame(order);
     return order;
   }
 
-  /** Nobody waits for it any more. Tasks that it was about to be served with go back uncounted. */
+  /** It takes so many more. */
+  enlarge(order: Order<Assignment>, by: number): void {
+    this.#orders.enlarge(order, by);
+    this.#orderCame(order);
+  }
+
+  #orderCame({ queues, tenant }: Order<Assignment>): void {
+    for (const one of this.#spare) {
+      if (one.task.tenant === tenant && this.#fill(one)) this.#spare.delete(one);
+    }
+    this.#runner?.slotsCame(queues === "all" ? this.#queues.names : queues, tenant);
+    if (this.#demand?.lacks(tenant) === true) this.#runner?.wantsMore();
+  }
+
+  /** Its order has no room for it: it waits a moment for the next. */
+  reassign(assignment: Assignment): void {
+    if (!assignment.isRunning) return;
+    this.book.give(assignment, undefined);
+    if (!this.#fill(assignment)) this.#spare.add(assignment);
+  }
+
+  /** What is known of claims by their tokens. */
+  get tokens(): ClaimTokens {
+    if (this.#runner === undefined) throw new UnavailableError("this server runs no tasks");
+    return this.#runner.tokens;
+  }
+
+  /** Resolves when it was looked for tasks once, beginning now. */
+  async looked(): Promise<void> {
+    await this.#runner?.looked();
+  }
+
+  /** Nobody waits for it any more. What it was about to be served with is for the next. */
   withdraw(order: Order<Assignment>): void {
     this.#close(order);
     this.#filled.delete(order);
-    for (const assignment of order.tasks.splice(0)) assignment.end(abandon(), () => {});
+    for (const assignment of order.tasks.splice(0)) this.reassign(assignment);
   }
 
   #close(order: Order<Assignment>): void {
@@ -183,12 +202,20 @@ export class Desk implements RemoteWork {
       this.#runner?.slotsWent(queue, tenant);
     }
     this.#unwanted = new Set(unwanted.keys());
+    for (const one of this.#spare) {
+      if (!this.#spareBefore.has(one)) continue;
+      this.#spare.delete(one);
+      one.end(abandon(), () => {});
+    }
+    this.#spareBefore = new Set(this.#spare);
     this.#timers.after(SWEEP_MS, () => this.#sweep());
   }
 
-  /** Whoever held these has been gone for so long. */
-  loseAfter(ms: number, assignments: readonly Assignment[]): void {
-    this.#timers.after(ms, () => void this.lose(assignments));
+  /** The worker is gone. What nobody took over from it is lost after so long. */
+  loseAfter(ms: number, worker: RemoteWorker, assignments: readonly Assignment[]): void {
+    this.#timers.after(ms, () => {
+      void this.lose(assignments.filter((one) => this.book.holderOf(one) === worker));
+    });
   }
 
   /** Whoever held these is gone: each counts as lost with its worker. */
@@ -211,19 +238,27 @@ export class Desk implements RemoteWork {
 
   #start(task: ClaimedTask, context: TaskContext): Promise<Outcome> | Outcome {
     const assignment = new Assignment(task, context);
-    const order = this.#orders.fill(task.queue, task.tenant, assignment);
-    const worker = order === undefined ? undefined : this.#workers.get(order);
-    if (order === undefined || worker === undefined) return abandon(); // It was just withdrawn.
-    this.#demand?.served(task.tenant);
-    this.#assignments.set(task, assignment);
-    this.#holders.set(assignment, worker);
+    const isOrdered = task.ranMs === undefined;
+    if (isOrdered && !this.#fill(assignment)) return abandon(); // Its order was just withdrawn.
+    if (isOrdered) this.#demand?.served(task.tenant);
+    this.book.add(assignment);
     const { signal } = context;
     signal.addEventListener("abort", () => this.#aborted(assignment, signal.reason as Error), {
       once: true,
     });
+    return assignment.returned;
+  }
+
+  /** Whether there was an order for it. */
+  #fill(assignment: Assignment): boolean {
+    const { queue, tenant } = assignment.task;
+    const order = this.#orders.fill(queue, tenant, assignment);
+    const worker = order === undefined ? undefined : this.#workers.get(order);
+    if (order === undefined || worker === undefined) return false;
+    this.book.give(assignment, worker);
     if (this.#filled.size === 0) setImmediate(() => this.#serve());
     this.#filled.add(order);
-    return assignment.returned;
+    return true;
   }
 
   /** What started in this round goes out. */
@@ -233,27 +268,47 @@ export class Desk implements RemoteWork {
     for (const order of filled) {
       const worker = this.#workers.get(order);
       this.#close(order);
-      if (worker !== undefined && order.tasks.length > 0) worker.onTasks(order);
+      if (worker === undefined || order.tasks.length === 0) continue;
+      if (order.leaseSeconds <= this.#options.leaseSeconds) worker.onTasks(order);
+      else void this.#serveForLong(worker, order);
     }
+  }
+
+  async #serveForLong(worker: RemoteWorker, order: Order<Assignment>): Promise<void> {
+    const tasks = order.tasks.map(({ task }) => task);
+    try {
+      await this.tokens.lengthen(tasks, order.leaseSeconds);
+    } catch (error) {
+      // They are held as long as any, and renewed.
+      this.#options.logger.warn({ error: messageOf(error) }, "could not lengthen leases");
+    }
+    worker.onTasks(order);
   }
 
   /** Its lease is lost, it was cancelled, or its time is up: the worker holds it no more. */
   #aborted(assignment: Assignment, why: Error): void {
-    const worker = this.#holders.get(assignment);
+    const worker = this.book.holderOf(assignment);
     this.#forget(assignment);
     worker?.onLost(assignment, why);
     assignment.drop();
   }
 
   #settled(task: Task, written: WrittenEnd | undefined): void {
-    const assignment = this.#assignments.get(task);
+    const assignment = this.book.of(task);
     if (assignment === undefined) return;
+    const worker = this.book.holderOf(assignment);
     this.#forget(assignment);
     assignment.answered(written);
+    worker?.onGone(assignment); // After the answer: a stream may end with its last task.
+  }
+
+  #renewed(task: Task): void {
+    const assignment = this.book.of(task);
+    if (assignment !== undefined) this.book.holderOf(assignment)?.onRenewed(assignment);
   }
 
   #forget(assignment: Assignment): void {
-    this.#assignments.delete(assignment.task);
-    this.#holders.delete(assignment);
+    this.book.forget(assignment);
+    this.#spare.delete(assignment);
   }
 }

@@ -10,30 +10,38 @@ const ALL = "";
 export class Order<Task = unknown> {
   readonly tenant: string;
   readonly queues: OrderedQueues;
-  readonly count: number;
+  /** How many tasks it asked for; more, when it was enlarged. */
+  count: number;
+  /** How long their leases are to last at least; 0 for as long as any. */
+  readonly leaseSeconds: number;
   /** How many more tasks it takes. */
   left: number;
+  /** Its place among those that wait; the lower came first. */
+  place = 0;
   /** Those it will be served with. */
   readonly tasks: Task[] = [];
 
-  constructor(tenant: string, queues: OrderedQueues, count: number) {
+  constructor(tenant: string, queues: OrderedQueues, count: number, leaseSeconds = 0) {
     this.tenant = tenant;
     this.queues = queues;
     this.count = count;
+    this.leaseSeconds = leaseSeconds;
     this.left = count;
   }
+}
 
-  takes(queue: string): boolean {
-    return this.left > 0 && (this.queues === "all" || this.queues.includes(queue));
-  }
+/** Orders that take tasks of one queue, in the order in which they came. */
+interface Line<Task> {
+  readonly orders: Set<Order<Task>>;
+  /** How many tasks they take. */
+  credit: number;
 }
 
 /** The orders of one tenant. */
 interface Account<Task> {
-  /** In the order in which they came. */
   readonly orders: Set<Order<Task>>;
-  /** By queue: how many tasks the orders that name it take. */
-  readonly credit: Map<string, number>;
+  /** By queue: those that name it, as long as they take more. */
+  readonly lines: Map<string, Line<Task>>;
   /** How many all orders take; less than the sum, because an order names several queues. */
   total: number;
 }
@@ -49,6 +57,7 @@ export class OrderBook<Task = unknown> implements Slots {
   readonly #byQueue = new Map<string, number>();
   #open = 0;
   #taken = 0;
+  #places = 0;
 
   /** Taken: tasks that remote workers run now. */
   get count(): number {
@@ -58,7 +67,9 @@ export class OrderBook<Task = unknown> implements Slots {
   of(queue: string): QueueSlots {
     return {
       free: (tenant) =>
-        tenant === undefined ? sumOf(this.#byQueue, queue) : this.credit(queue, tenant),
+        tenant === undefined
+          ? (this.#byQueue.get(queue) ?? 0) + (this.#byQueue.get(ALL) ?? 0)
+          : this.credit(queue, tenant),
       take: () => {
         this.#taken += 1;
       },
@@ -71,8 +82,8 @@ export class OrderBook<Task = unknown> implements Slots {
 
   /** How many tasks of the queue the tenant's orders take. */
   credit(queue: string, tenant: string): number {
-    const account = this.#accounts.get(tenant);
-    return account === undefined ? 0 : sumOf(account.credit, queue);
+    const lines = this.#accounts.get(tenant)?.lines;
+    return (lines?.get(queue)?.credit ?? 0) + (lines?.get(ALL)?.credit ?? 0);
   }
 
   /** How many tasks the tenant's orders take, of whatever queue they name. */
@@ -88,52 +99,67 @@ export class OrderBook<Task = unknown> implements Slots {
   open(order: Order<Task>): void {
     let account = this.#accounts.get(order.tenant);
     if (account === undefined) {
-      account = { orders: new Set(), credit: new Map(), total: 0 };
+      account = { orders: new Set(), lines: new Map(), total: 0 };
       this.#accounts.set(order.tenant, account);
     }
+    order.place = this.#nextPlace();
     account.orders.add(order);
     this.#change(account, order, order.left);
+  }
+
+  /** It takes so many more: at its place, unless it had all that it asked for. */
+  enlarge(order: Order<Task>, by: number): void {
+    order.count += by;
+    const account = this.#accounts.get(order.tenant);
+    if (account?.orders.has(order) !== true) return; // It is about to be served.
+    if (order.left === 0) order.place = this.#nextPlace();
+    order.left += by;
+    this.#change(account, order, by);
   }
 
   /** The order that has waited longest for a task of the queue, with one place less. */
   fill(queue: string, tenant: string, task: Task): Order<Task> | undefined {
     const account = this.#accounts.get(tenant);
     if (account === undefined) return undefined;
-    for (const order of account.orders) {
-      if (!order.takes(queue)) continue;
-      order.left -= 1;
-      order.tasks.push(task);
-      this.#change(account, order, -1);
-      return order;
-    }
-    return undefined;
+    const [named] = account.lines.get(queue)?.orders ?? [];
+    const [any] = account.lines.get(ALL)?.orders ?? [];
+    const order = (any?.place ?? Infinity) < (named?.place ?? Infinity) ? any : named;
+    if (order === undefined) return undefined;
+    order.left -= 1;
+    order.tasks.push(task);
+    this.#change(account, order, -1);
+    return order;
   }
 
   /** It is served, or nobody waits for it any more. */
   close(order: Order<Task>): void {
     const account = this.#accounts.get(order.tenant);
     if (account?.orders.delete(order) !== true) return;
-    this.#change(account, order, -order.left);
+    const { left } = order;
     order.left = 0;
+    this.#change(account, order, -left);
     if (account.orders.size === 0) this.#accounts.delete(order.tenant);
   }
 
-  #change(account: Account<Task>, { queues }: Order<Task>, by: number): void {
+  #nextPlace(): number {
+    this.#places += 1;
+    return this.#places;
+  }
+
+  #change(account: Account<Task>, order: Order<Task>, by: number): void {
+    if (by === 0) return;
     account.total += by;
     this.#open += by;
-    for (const queue of queues === "all" ? [ALL] : queues) {
-      add(account.credit, queue, by);
-      add(this.#byQueue, queue, by);
+    for (const queue of order.queues === "all" ? [ALL] : order.queues) {
+      const count = (this.#byQueue.get(queue) ?? 0) + by;
+      if (count === 0) this.#byQueue.delete(queue);
+      else this.#byQueue.set(queue, count);
+      let line = account.lines.get(queue);
+      if (line === undefined) account.lines.set(queue, (line = { orders: new Set(), credit: 0 }));
+      line.credit += by;
+      if (order.left > 0) line.orders.add(order);
+      else line.orders.delete(order);
+      if (line.orders.size === 0) account.lines.delete(queue);
     }
   }
-}
-
-function add(counts: Map<string, number>, key: string, by: number): void {
-  const count = (counts.get(key) ?? 0) + by;
-  if (count === 0) counts.delete(key);
-  else counts.set(key, count);
-}
-
-function sumOf(counts: ReadonlyMap<string, number>, queue: string): number {
-  return (counts.get(queue) ?? 0) + (counts.get(ALL) ?? 0);
 }

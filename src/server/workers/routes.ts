@@ -1,14 +1,20 @@
 import {
   ServerEvent,
   WorkerEvent,
-  WorkerStreamService,
+  WorkerStreamService as WorkerStreamOfCodeq,
 } from "../../wire/generated/codeq/worker.ts";
+import {
+  FromWorker,
+  ToWorker,
+  WorkerStreamService,
+} from "../../wire/generated/tidemill/v1/worker.ts";
 import { type StreamRoute, streamRoute } from "../grpc/listener.ts";
 import type { MessageShape } from "../grpc/measure.ts";
 import type { Codec } from "../grpc/peer.ts";
-import { CodeqWorkerStream, type WorkerStreamOptions } from "./codeq-stream.ts";
+import { CodeqWorkerStream } from "./codeq-stream.ts";
+import { type TidemillStreamOptions, TidemillWorkerStream } from "./tidemill-stream.ts";
 
-const SHAPE: MessageShape = {
+const CODEQ_SHAPE: MessageShape = {
   1: { fields: {} },
   2: { fields: { 1: { isEntry: true } } },
   3: { fields: {} },
@@ -19,13 +25,52 @@ const SHAPE: MessageShape = {
 };
 
 const CODEQ: Codec<WorkerEvent, ServerEvent> = {
-  shape: SHAPE,
+  shape: CODEQ_SHAPE,
   decode: (bytes) => WorkerEvent.decode(bytes),
   encode: (message) => ServerEvent.encode(message).finish(),
 };
 
+const TOKEN: MessageShape = {};
+const ACT: MessageShape = {
+  1: { fields: TOKEN },
+  2: { fields: {} },
+  3: { fields: {} },
+  4: { fields: {} },
+  5: { fields: {} },
+  6: { fields: {} },
+  7: { fields: {} },
+};
+const SHAPE: MessageShape = {
+  1: {
+    fields: {
+      3: { fields: { 3: { isEntry: true } } },
+      4: { isEntry: true },
+      8: { isEntry: true, fields: TOKEN },
+    },
+  },
+  2: { fields: { 3: { isEntry: true } } },
+  3: { fields: { 2: { isEntry: true, fields: ACT } } },
+  4: { fields: {} },
+};
+
+const TIDEMILL: Codec<FromWorker, ToWorker> = {
+  shape: SHAPE,
+  decode: (bytes) => FromWorker.decode(bytes),
+  encode: (message) => ToWorker.encode(message).finish(),
+};
+
 /** The streams of workers. */
-export function workerRoutes(options: WorkerStreamOptions): readonly StreamRoute[] {
-  const { path } = WorkerStreamService.stream;
-  return [streamRoute(path, CODEQ, (peer) => new CodeqWorkerStream(peer, options))];
+export function workerRoutes(options: TidemillStreamOptions): readonly StreamRoute[] {
+  return [
+    streamRoute(
+      WorkerStreamOfCodeq.stream.path,
+      CODEQ,
+      (peer) => new CodeqWorkerStream(peer, options),
+    ),
+    streamRoute(
+      WorkerStreamService.stream.path,
+      TIDEMILL,
+      (peer) => new TidemillWorkerStream(peer, options),
+    ),
+  ];
 }

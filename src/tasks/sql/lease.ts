@@ -83,13 +83,15 @@ export async function findCancelled(
   return new Map(rows.map((row) => [row.place - 1, row.cancel_reason]));
 }
 
-// Whoever has a row locked is about to say how its task ended.
+// Whoever has a row locked is about to say how its task ended, and what somebody else holds by now,
+// under the same claim, is theirs.
 const LAPSE = statement(
   "tasks_lapse",
   `WITH free AS MATERIALIZED (
      SELECT task.id, task.claim_id
        FROM ${GIVEN}
        JOIN {schema}.tasks AS task ON ${HELD}
+      WHERE task.leased_by = $4::uuid
       ORDER BY task.id
         FOR UPDATE OF task SKIP LOCKED
    ), lapsed AS (
@@ -112,9 +114,16 @@ const LAPSE = statement(
    SELECT id::text AS id FROM lapsed`,
 );
 
-/** Ends leases now: the leader takes the tasks as from a worker that was lost. Returns how many. */
-export async function lapseLeases(db: Queryable, tokens: readonly LeaseToken[]): Promise<number> {
-  return (await db.query(LAPSE, tokenValues(tokens))).length;
+/**
+ * Ends the worker's leases now: the leader takes the tasks as from a worker that was lost. Returns
+ * how many.
+ */
+export async function lapseLeases(
+  db: Queryable,
+  tokens: readonly LeaseToken[],
+  workerId: string,
+): Promise<number> {
+  return (await db.query(LAPSE, [...tokenValues(tokens), workerId])).length;
 }
 
 const EXTEND = statement(

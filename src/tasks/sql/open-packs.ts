@@ -176,6 +176,43 @@ export async function openPackOf(db: Queryable, taskId: string, tenant?: string)
   return (row?.count ?? 0) > 0;
 }
 
+// A pack that somebody opens meanwhile is gone when its lock is free, and its tasks are rows.
+const OPEN_BY_TOKEN = open(
+  "packs_open_by_token",
+  `
+     SELECT pack.id
+       FROM {schema}.task_packs AS pack
+      WHERE pack.claim_id IS NOT NULL
+        AND pack.id = ANY (ARRAY(
+              SELECT found.id
+                FROM unnest($1::text::bigint[], $2::text::uuid[], $3::text[])
+                     AS given(id, claim_id, tenant)
+               CROSS JOIN LATERAL (
+                 SELECT pack.id
+                   FROM {schema}.task_packs AS pack
+                  WHERE ${holdsTask("given.id")}
+                    AND pack.claim_id = given.claim_id
+                    AND pack.tenant = given.tenant
+               ) AS found
+               GROUP BY found.id))
+      ORDER BY pack.id
+        FOR UPDATE`,
+  COUNT,
+);
+
+/** Packs in which these tasks are claimed become rows that run. Returns how many did. */
+export async function openPacksByToken(
+  db: Queryable,
+  tokens: readonly { readonly taskId: string; readonly claimId: string; readonly tenant: string }[],
+): Promise<number> {
+  const [row] = await db.query<{ count: number }>(OPEN_BY_TOKEN, [
+    `{${tokens.map(({ taskId }) => taskId).join(",")}}`,
+    `{${tokens.map(({ claimId }) => claimId).join(",")}}`,
+    tokens.map(({ tenant }) => tenant),
+  ]);
+  return row?.count ?? 0;
+}
+
 // Each found by its id: a subquery that locks is never joined in another way.
 const ofClaims = (name: string, condition: string, locking: string): Statement =>
   open(

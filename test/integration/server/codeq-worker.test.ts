@@ -53,8 +53,8 @@ async function workers(): Promise<WorkerScene> {
 const say = (stream: CodeqWorker, event: NonNullable<WorkerEvent["event"]>): void =>
   stream.send({ event });
 
-function ready(stream: CodeqWorker, count = 1, commands = ["mails"]): void {
-  say(stream, { $case: "ready", value: { commands, leaseSeconds: 0, count } });
+function ready(stream: CodeqWorker, count = 1, commands = ["mails"], leaseSeconds = 0): void {
+  say(stream, { $case: "ready", value: { commands, leaseSeconds, count } });
 }
 
 const result = (taskId: string, more: Partial<Result> = {}): Result => ({
@@ -183,6 +183,30 @@ it("hears four outcomes: each is counted as it should be", async () => {
   expect((await mill.tasks.get(id)).state).toBe("dead");
   const reasons = (await mill.tasks.failures(id)).map(({ reason }) => reason);
   expect(reasons).toEqual(["no paper", "busy", "still busy"]);
+});
+
+it("holds tasks for as long as a ready asks, and cuts a batch that is too large", async () => {
+  const { worker, mill, database } = await workers();
+  const stream = await worker();
+  const payload = { n: 1, text: "x".repeat(900_000) };
+  await mill.enqueueMany(
+    queue<object>("mails"),
+    Array.from({ length: 4 }, () => ({ payload, tenant })),
+  );
+  ready(stream, 4, ["mails"], 600);
+  await eventually(() => expect(tasksOf(stream).length).toBeGreaterThan(0));
+  expect(tasksOf(stream).length).toBeLessThan(4);
+  while (tasksOf(stream).length < 4) {
+    const before = tasksOf(stream).length;
+    ready(stream, 4, ["mails"], 600);
+    await eventually(() => expect(tasksOf(stream).length).toBeGreaterThan(before));
+  }
+  const { rows } = await database.pool.query(
+    `SELECT min(date_part('epoch', lease_until - claimed_at)) >= 600 AS "isLong",
+            max(lease_generation) AS generation
+       FROM tidemill.tasks`,
+  );
+  expect(rows).toEqual([{ isLong: true, generation: 1 }]);
 });
 
 it("gives the tasks of a stream that broke to another, whose word alone counts", async () => {

@@ -29,6 +29,14 @@ class Hand implements RemoteWorker {
     this.lost.push(why.name);
   }
 
+  onGone(): void {
+    // It keeps what it had, to act on it once more.
+  }
+
+  onRenewed(): void {
+    // Nobody is told.
+  }
+
   get tasks(): Assignment[] {
     return this.served.flat();
   }
@@ -47,7 +55,8 @@ async function openDesk(): Promise<{ mill: Tidemill; desk: Desk }> {
   const mill = await database.connect();
   const { directory } = mill.engine.enqueue;
   const logger = silentLogger;
-  const desk = new Desk({ directory, queuesMax: 10, clock: systemClock, logger });
+  const limits = { queuesMax: 10, leaseSeconds: 30 };
+  const desk = new Desk({ directory, ...limits, clock: systemClock, logger });
   const options = { dispatcherStrategy: "notify", drainTimeout: 50 } as const;
   const worker = await mill.startRemoteWorker(options, desk);
   onCleanup(() => worker.stop());
@@ -196,6 +205,6 @@ it("says that a completion was refused when something else had to be written", a
   desk.order(hand, ["mails"], 1);
   const { id } = await mill.enqueue(mails, { n: 1 });
   const [held] = await hand.gets(1);
-  expect(await end(held, completed(10n))).toBe("refused");
+  expect(await end(held, completed(10n))).toBe("replaced");
   expect((await mill.tasks.failures(id))[0]?.outcome).toBe("failed");
 });

@@ -22,6 +22,7 @@ export const ACME_WORKER = "token-of-an-acme-worker-0123456789";
 export const GLOBEX_WORKER = "token-of-a-globex-worker-0123456789";
 export const READER = "token-of-a-reader-0123456789";
 export const MAILS_ONLY = "token-for-mails-0123456789";
+export const MAILS_WORKER = "token-of-a-worker-for-mails-0123456789";
 
 const STATIC = [
   { token: ACME, tenant: "acme", scopes: ["producer"], subject: "robot" },
@@ -30,6 +31,7 @@ const STATIC = [
   { token: GLOBEX_WORKER, tenant: "globex", scopes: ["worker"] },
   { token: READER, tenant: "acme", scopes: ["read"] },
   { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
+  { token: MAILS_WORKER, tenant: "acme", scopes: ["worker:claim"], queues: ["mails"] },
 ] as const;
 
 export interface Line {
@@ -53,13 +55,16 @@ export interface SceneOptions {
   readonly connect?: ConnectOptions;
   /** Defaults to a new one. */
   readonly database?: TestDatabase;
+  /** How long the server lives, and a new database. Defaults to "test". */
+  readonly until?: "test" | "file";
   /** By which the server reaches the database. Defaults to the database's own. */
   readonly databaseUrl?: string;
 }
 
 /** A server on a free port, over a database of its own, and clients that are closed behind it. */
 export async function scene(options: SceneOptions = {}): Promise<Scene> {
-  const database = options.database ?? (await testDatabase());
+  const { until = "test" } = options;
+  const database = options.database ?? (await testDatabase({ until }));
   const logs: Line[] = [];
   const logger = recorder(logs);
   const mill = await connect(database, { ...options.connect, logger }, options.databaseUrl);
@@ -75,7 +80,7 @@ export async function scene(options: SceneOptions = {}): Promise<Scene> {
     auth: { staticTokens: STATIC, ...auth },
   });
   await server.start();
-  onCleanup(() => server.stop());
+  onCleanup(() => server.stop(), until);
   const url = `127.0.0.1:${server.address("producer").port}`;
   const kept = <T extends { close(): void }>(client: T): T => {
     onCleanup(() => Promise.resolve(client.close()));

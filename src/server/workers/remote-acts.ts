@@ -1,0 +1,211 @@
+import type { Clock } from "../../base/clock.ts";
+import { ForbiddenError, UnavailableError } from "../../base/errors.ts";
+import type { JsonText } from "../../base/json-text.ts";
+import type { ClaimedTask } from "../../tasks/claimed-task.ts";
+import type { Outcome } from "../../tasks/outcome.ts";
+import type { HeldRow } from "../../tasks/sql/by-token.ts";
+import { LeaseLostError, type LeaseToken } from "../../tasks/task.ts";
+import { type ActDone, RUNNING, toDone, toldAgain } from "./act-answers.ts";
+import type { Assignment } from "./assignment.ts";
+import type { Desk } from "./desk.ts";
+
+/** What somebody does with a task that they hold. */
+export type RemoteAct =
+  | { readonly kind: "end"; readonly outcome: Outcome }
+  | { readonly kind: "extend"; readonly seconds: number }
+  | { readonly kind: "progress"; readonly value: JsonText };
+
+/** Whose act it is. */
+export interface Actor {
+  readonly tenant: string;
+  /** Whether they may do this to tasks of the queue. */
+  readonly may: (queue: string) => boolean;
+}
+
+type OnDone = (answer: ActDone | Error) => void;
+
+/** An act whose task is not at this desk. */
+interface Asked {
+  readonly actor: Actor;
+  readonly token: LeaseToken;
+  readonly act: RemoteAct;
+  readonly onDone: OnDone;
+}
+
+/** Of a lease, for whoever counts on it. */
+const TRUST = 0.9;
+/** In one statement. */
+const ASKED_MAX = 1_000;
+
+/**
+ * Acts on tasks by the whole token of their claim, whichever stream they came by. One that is at
+ * this desk is acted on here. Any other is looked for in the database: if the claim stands there,
+ * its end is written like those of this desk; if it is over and ended as it is said now, that is
+ * said once more, for a worker that did not hear it. Everything else is refused: the claim is lost.
+ */
+export class RemoteActs {
+  readonly #desk: Desk;
+  readonly #clock: Clock;
+  #asked: Asked[] = [];
+  #isAsking = false;
+
+  constructor(desk: Desk, clock: Clock) {
+    this.#desk = desk;
+    this.#clock = clock;
+  }
+
+  /** `onDone` is called once, when what it is told is durable. */
+  act(actor: Actor, token: LeaseToken, act: RemoteAct, onDone: OnDone): void {
+    const assignment = this.#desk.book.find(token, actor.tenant);
+    if (assignment === undefined) {
+      this.#ask({ actor, token, act, onDone });
+      return;
+    }
+    if (!assignment.isRunning) {
+      // Somebody said how it ended, perhaps the same on another stream.
+      assignment.afterAnswer(() => this.#ask({ actor, token, act, onDone }));
+      return;
+    }
+    this.#do(assignment, { actor, token, act, onDone });
+  }
+
+  #do(assignment: Assignment, asked: Asked): void {
+    const { actor, act, onDone } = asked;
+    const { task } = assignment;
+    if (!actor.may(task.queue)) {
+      onDone(notFor(task.queue));
+      return;
+    }
+    if (act.kind === "end") {
+      assignment.end(act.outcome, (answer) => {
+        const done = toDone(task, answer);
+        // It may have been accepted elsewhere.
+        if (done instanceof LeaseLostError) void this.#lookBack([asked]);
+        else onDone(done);
+      });
+      return;
+    }
+    const doing =
+      act.kind === "extend"
+        ? this.#extend(assignment, act.seconds)
+        : assignment.context.progress(act.value).then(() => RUNNING);
+    doing.then(onDone, onDone);
+  }
+
+  async #extend({ task, context }: Assignment, seconds: number): Promise<ActDone> {
+    const leftMs = timeoutMsOf(task) - (this.#clock.now() - task.startedAtMs);
+    if (leftMs <= 0) throw new LeaseLostError(task.token); // Its time is up.
+    const until = await context.extend(Math.min(seconds, leftMs / 1000));
+    return { ...RUNNING, until, remainingMs: remainingMs(task, this.#clock) };
+  }
+
+  /** While some are asked for, others gather. */
+  #ask(asked: Asked): void {
+    this.#asked.push(asked);
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    setImmediate(() => void this.#askAll());
+  }
+
+  async #askAll(): Promise<void> {
+    try {
+      while (this.#asked.length > 0) await this.#askSome(this.#asked.splice(0, ASKED_MAX));
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
+  async #askSome(asked: readonly Asked[]): Promise<void> {
+    let rows: (HeldRow | undefined)[];
+    try {
+      rows = await this.#desk.tokens.find(asked.map(tenantToken));
+      await this.#handle(rows);
+    } catch (error) {
+      for (const { onDone } of asked) onDone(asError(error));
+      return;
+    }
+    const over: Asked[] = [];
+    for (const [place, one] of asked.entries()) {
+      const row = rows[place];
+      if (row === undefined) over.push(one);
+      else this.#doHeld(row, one);
+    }
+    if (over.length > 0) await this.#lookBack(over);
+  }
+
+  async #handle(rows: readonly (HeldRow | undefined)[]): Promise<void> {
+    const queues = new Map<string, Set<string>>();
+    for (const row of rows) {
+      if (row === undefined) continue;
+      const ofTenant = queues.get(row.tenant) ?? new Set();
+      queues.set(row.tenant, ofTenant.add(row.queue));
+    }
+    for (const [tenant, names] of queues) await this.#desk.handle([...names], tenant);
+  }
+
+  /** The claim stands. Whoever else acts by it at the same time is first, or comes too late. */
+  #doHeld(row: HeldRow, asked: Asked): void {
+    const { actor, act, onDone } = asked;
+    if (!actor.may(row.queue)) {
+      onDone(notFor(row.queue));
+      return;
+    }
+    if (act.kind === "end") {
+      const again = this.#desk.book.find(asked.token, actor.tenant);
+      const assignment = again?.isRunning === true ? again : this.#desk.custody.hold(row);
+      if (assignment === undefined) {
+        onDone(new UnavailableError("this server is stopping"));
+        return;
+      }
+      const tell: OnDone = (answer) => {
+        if (!(answer instanceof Error)) this.#desk.custody.outsideEnded(row.id);
+        onDone(answer);
+      };
+      this.#do(assignment, { ...asked, onDone: tell });
+      return;
+    }
+    const { tokens } = this.#desk;
+    const doing =
+      act.kind === "extend"
+        ? tokens.extend(tenantToken(asked), act.seconds).then(({ until, seconds }) => ({
+            ...RUNNING,
+            until,
+            remainingMs: Math.floor(seconds * 1000 * TRUST),
+          }))
+        : tokens.progress(asked.token, act.value.text).then(() => RUNNING);
+    doing.then(onDone, onDone);
+  }
+
+  /** The claims are over: perhaps they ended as it is said now. */
+  async #lookBack(asked: readonly Asked[]): Promise<void> {
+    try {
+      const ends = await this.#desk.tokens.ended(asked.map(tenantToken));
+      for (const [place, { token, act, onDone }] of asked.entries()) {
+        const end = ends[place];
+        const isEnd = act.kind === "end" && end !== undefined;
+        onDone((isEnd ? toldAgain(act.outcome, end) : undefined) ?? new LeaseLostError(token));
+      }
+    } catch (error) {
+      for (const { onDone } of asked) onDone(asError(error));
+    }
+  }
+}
+
+const tenantToken = ({ token, actor: { tenant } }: Asked) => ({ ...token, tenant });
+
+const notFor = (queue: string): Error =>
+  new ForbiddenError(`this token is not for queue ${JSON.stringify(queue)}`);
+
+const asError = (error: unknown): Error =>
+  error instanceof Error ? error : new Error(String(error));
+
+/** How long the worker may count on the lease: less than what the database says. */
+export function remainingMs({ trustedUntilMs }: ClaimedTask, clock: Clock): number {
+  return Math.max(0, Math.floor(trustedUntilMs - clock.now()));
+}
+
+/** Infinity when the task may take as long as it wants. */
+export function timeoutMsOf({ options, handler }: ClaimedTask): number {
+  const seconds = options.timeoutSeconds ?? handler.queue.settings.timeoutSeconds;
+  return seconds === null || seconds === undefined ? Infinity : seconds * 1000;
+}

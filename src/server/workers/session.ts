@@ -1,0 +1,320 @@
+import { status } from "@grpc/grpc-js";
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../base/log.ts";
+import { abandon, failed } from "../../tasks/outcome.ts";
+import type { LeaseToken } from "../../tasks/task.ts";
+import type { Caller } from "../auth/caller.ts";
+import type { Admission } from "../grpc/admission.ts";
+import { type Peer, StreamError } from "../grpc/peer.ts";
+import type { Budget, Place } from "../producer/budget.ts";
+import { weightOf } from "../producer/limits.ts";
+import type { Assignment } from "./assignment.ts";
+import { type Returning, writeToken } from "./custody.ts";
+import type { Desk, RemoteWorker } from "./desk.ts";
+import type { Order, OrderedQueues } from "./order-book.ts";
+
+export interface SessionOptions {
+  readonly admission: Admission;
+  readonly desk: Desk;
+  /** What all workers have said and was not answered. */
+  readonly budget: Budget;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** How long the tasks of a stream that broke are still its own. */
+  readonly graceMs: number;
+}
+
+/** How tasks are told to one kind of worker. */
+export interface Voice<Message extends object> {
+  /**
+   * Whether an order stands until all of it was served, and those of the same queues are one.
+   * Otherwise it is served once, with whatever there is.
+   */
+  readonly keepsOrders: boolean;
+  toTask(assignment: Assignment): Message;
+  tasks(tasks: Message[]): void;
+  /** The task is no longer the worker's. */
+  lost(assignment: Assignment, why: Error): void;
+  /** The leases last longer now. */
+  renewed(assignments: readonly Assignment[]): void;
+}
+
+/** Orders of one stream that wait at once, and tasks in one. */
+export const ORDERS_MAX = 1_000;
+export const COUNT_MAX = 1_000;
+/** Tasks of one stream, ordered or held. */
+export const TASKS_MAX = 10_000;
+/** Longer leases are cut to this, or refused. */
+export const LEASE_SECONDS_MAX = 86_400;
+/** While its client has not read so much, no more is sent. */
+const UNREAD_BYTES_MAX = 1024 * 1024;
+const CONGESTED_MS = 50;
+/** Of a batch of tasks; a message has room for more. */
+const BATCH_BYTES_MAX = 3 * 1024 * 1024;
+/** A token, names, and the tasks that are still held. */
+const HELLO_BYTES_MAX = 256 * 1024;
+const NOTHING = (): void => {};
+
+type StreamPeer = Pick<
+  Peer<never, never>,
+  "address" | "end" | "isOpen" | "unreadBytes" | "welcome"
+>;
+
+/**
+ * What every worker's stream has, whatever its messages are: who it is, what it ordered, what it
+ * holds, and what it said that was not answered yet.
+ *
+ * A stream that breaks keeps its tasks for a short grace, then each counts as lost with its worker.
+ * One that ends because the server goes gives back what it cannot finish.
+ */
+export class WorkerSession<Message extends object> implements RemoteWorker {
+  readonly held = new Map<string, Assignment>();
+  readonly #peer: StreamPeer;
+  readonly #options: SessionOptions;
+  readonly #voice: Voice<Message>;
+  readonly #over = new AbortController();
+  readonly #orders = new Set<Order<Assignment>>();
+  /** Orders that are kept, by their queues. */
+  readonly #kept = new Map<OrderedQueues, Order<Assignment>>();
+  #renewed = new Set<Assignment>();
+  #caller: Caller | undefined;
+  /** Tasks for which orders wait. */
+  #ordered = 0;
+  /** Messages that were not answered. */
+  #unanswered = 0;
+  #place: Place | undefined;
+  #isClosed = false;
+  #isDraining = false;
+  #isFinishing = false;
+
+  constructor(peer: StreamPeer, options: SessionOptions, voice: Voice<Message>) {
+    this.#peer = peer;
+    this.#options = options;
+    this.#voice = voice;
+  }
+
+  /** Undefined before the hello. */
+  get caller(): Caller | undefined {
+    return this.#caller;
+  }
+
+  get tenant(): string {
+    return this.#caller?.tenant ?? "";
+  }
+
+  /** Whether no more orders are taken. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Throws what the admission throws. */
+  async enter(token: string): Promise<Caller> {
+    const admitted = await this.#options.admission.admit(token, this.#peer.address);
+    this.#caller = admitted.caller;
+    void admitted.watch(this.#over.signal).then((refusal) => {
+      if (refusal !== undefined) this.#peer.end(status.UNAUTHENTICATED, refusal.message);
+    });
+    return admitted.caller;
+  }
+
+  /** Before a message is decoded: waits until there is room for what comes of it. */
+  admit(bytes: number, entries: number): void | Promise<void> {
+    if (this.#caller === undefined) {
+      if (bytes <= HELLO_BYTES_MAX) return;
+      const most = `a hello has at most ${HELLO_BYTES_MAX} bytes`;
+      throw new StreamError(status.INVALID_ARGUMENT, most);
+    }
+    this.#place = this.#options.budget.take(this.tenant, weightOf(bytes, entries));
+    return this.#place.waiting;
+  }
+
+  /** What is done with the message that was admitted. */
+  handle(work: void | Promise<void>): void | Promise<void> {
+    if (work instanceof Promise) return work.finally(() => this.#handled());
+    this.#handled();
+  }
+
+  /** It is dealt with, or answered later. */
+  #handled(): void {
+    this.#place?.release();
+    this.#place = undefined;
+  }
+
+  /** The message that was just admitted is answered later: by calling what this returns, once. */
+  answerLater(): () => void {
+    const place = this.#place;
+    this.#place = undefined;
+    this.#unanswered += 1;
+    return () => {
+      this.#unanswered -= 1;
+      place?.release();
+      this.#endWhenDrained();
+    };
+  }
+
+  /** Why no more may be ordered; undefined when it may. */
+  whyFull(count: number): string | undefined {
+    const isFull = this.#orders.size >= ORDERS_MAX;
+    if (!isFull && this.#ordered + this.held.size + count <= TASKS_MAX) return undefined;
+    return `a stream may have at most ${ORDERS_MAX} readys and ${TASKS_MAX} tasks at once`;
+  }
+
+  order(queues: OrderedQueues, count: number, leaseSeconds: number): void {
+    if (this.#isClosed || !this.#peer.isOpen) return;
+    this.#ordered += count;
+    this.#order(queues, count, leaseSeconds);
+  }
+
+  #order(queues: OrderedQueues, count: number, leaseSeconds: number): void {
+    if (this.#isClosed || !this.#peer.isOpen) return;
+    const { desk } = this.#options;
+    const kept = this.#kept.get(queues);
+    if (kept !== undefined) {
+      desk.enlarge(kept, count);
+      return;
+    }
+    const order = desk.order(this, queues, count, leaseSeconds);
+    this.#orders.add(order);
+    if (this.#voice.keepsOrders) this.#kept.set(queues, order);
+  }
+
+  onTasks(order: Order<Assignment>): void {
+    const { clock, desk } = this.#options;
+    this.#orders.delete(order);
+    if (this.#kept.get(order.queues) === order) this.#kept.delete(order.queues);
+    const isCongested = !this.#peer.isOpen || this.#peer.unreadBytes > UNREAD_BYTES_MAX;
+    const messages: Message[] = [];
+    const rest = isCongested ? order.tasks : this.#take(order.tasks, messages);
+    if (messages.length > 0) this.#voice.tasks(messages);
+    const isServed = messages.length > 0 && !this.#voice.keepsOrders;
+    const left = isServed ? 0 : order.count - messages.length;
+    this.#ordered -= order.count - left;
+    const again = (): void => this.#order(order.queues, left, order.leaseSeconds);
+    if (isCongested)
+      clock.after(CONGESTED_MS, again); // As soon as its client reads, it is served.
+    else if (left > 0) again();
+    for (const one of rest) desk.reassign(one);
+  }
+
+  /** As many as fit into a message are the stream's. Gives those that do not. */
+  #take(assignments: readonly Assignment[], messages: Message[]): Assignment[] {
+    const rest: Assignment[] = [];
+    let bytes = 0;
+    for (const one of assignments) {
+      if (!one.isRunning) continue; // It was cancelled on its way here.
+      const message = this.#voice.toTask(one);
+      const size = sizeOf(message);
+      if (size > BATCH_BYTES_MAX) {
+        one.end(failed("the task does not fit into a message", { retry: false }), NOTHING);
+      } else if (bytes + size > BATCH_BYTES_MAX) rest.push(one);
+      else {
+        bytes += size;
+        messages.push(message);
+        this.held.set(one.task.id, one);
+      }
+    }
+    return rest;
+  }
+
+  /** It comes back with tasks of a stream before it. Gives those that it may not keep. */
+  async takeBack(
+    tokens: readonly LeaseToken[],
+    terms: Omit<Returning, "tenant">,
+  ): Promise<LeaseToken[]> {
+    const { custody } = this.#options.desk;
+    const adopted = await custody.adopt(this, tokens, { ...terms, tenant: this.tenant });
+    for (const one of adopted) this.held.set(one.task.id, one);
+    if (this.#over.signal.aborted) this.#leave();
+    const kept = new Set(adopted.map(({ task }) => writeToken(task.token)));
+    return tokens.filter((token) => !kept.has(writeToken(token)));
+  }
+
+  onLost(assignment: Assignment, why: Error): void {
+    if (this.held.get(assignment.task.id) === assignment) this.#voice.lost(assignment, why);
+    this.onGone(assignment);
+  }
+
+  /** The same task may have come again meanwhile: only this claim of it is over. */
+  onGone(assignment: Assignment): void {
+    const { id } = assignment.task;
+    if (this.held.get(id) === assignment) this.held.delete(id);
+    this.#renewed.delete(assignment);
+    this.#endWhenDrained();
+  }
+
+  /** All that are renewed in one round are told together. */
+  onRenewed(assignment: Assignment): void {
+    if (this.#renewed.size === 0) setImmediate(() => this.#tellRenewed());
+    this.#renewed.add(assignment);
+  }
+
+  #tellRenewed(): void {
+    const renewed = [...this.#renewed].filter((one) => this.held.get(one.task.id) === one);
+    this.#renewed = new Set();
+    if (renewed.length > 0 && this.#peer.isOpen) this.#voice.renewed(renewed);
+  }
+
+  /** No more tasks: what was ordered is void. */
+  close(): void {
+    this.#isClosed = true;
+    for (const order of this.#orders) this.#options.desk.withdraw(order);
+    this.#orders.clear();
+    this.#kept.clear();
+    this.#ordered = 0;
+  }
+
+  /** No more tasks; the stream ends when what it has was said, or by force when the time is up. */
+  drain(): void {
+    this.close();
+    this.#isDraining = true;
+    this.#endWhenDrained();
+  }
+
+  /** It can say no more: what it has not said yet goes back, and what it has is answered. */
+  giveBack(): void {
+    this.drain();
+    for (const one of this.held.values()) {
+      if (one.isRunning) one.end(abandon(), NOTHING);
+    }
+  }
+
+  /** It says no more, and did not say that it leaves: what it said is answered. */
+  finish(): void {
+    this.close();
+    this.#isFinishing = true;
+    this.#endWhenDrained();
+  }
+
+  over(): void {
+    this.#over.abort();
+    this.close();
+    this.#handled();
+    this.#leave();
+  }
+
+  #leave(): void {
+    const { graceMs, desk } = this.#options;
+    const left = [...this.held.values()].filter((one) => one.isRunning);
+    this.held.clear();
+    if (left.length === 0) return;
+    // That the server goes says nothing about the tasks.
+    if (this.#isDraining) for (const one of left) one.end(abandon(), NOTHING);
+    else desk.loseAfter(graceMs, this, left);
+  }
+
+  #endWhenDrained(): void {
+    const isDone = this.#isFinishing || (this.#isDraining && this.held.size === 0);
+    if (isDone && this.#unanswered === 0) this.#peer.end(status.OK);
+  }
+}
+
+/** Not less than what it takes in a message. */
+function sizeOf(message: object): number {
+  let size = 16;
+  for (const value of Object.values(message) as unknown[]) {
+    if (typeof value === "string") size += 3 + 3 * value.length;
+    else if (value instanceof Uint8Array) size += 8 + value.length;
+    else size += typeof value === "object" ? 128 : 12;
+  }
+  return size;
+}

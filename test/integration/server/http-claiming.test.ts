@@ -1,0 +1,236 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import { queue } from "../../../src/index.ts";
+import { eventually } from "../../support/eventually.ts";
+import { ACME_WORKER, GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
+
+const tenant = "acme";
+let one: Scene;
+let other: Scene;
+
+const server = { http: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 30, drainSeconds: 5 };
+
+beforeAll(async () => {
+  one = await scene({ server, until: "file" });
+  other = await scene({ server, until: "file", database: one.database });
+});
+
+interface Held {
+  readonly id: string;
+  readonly token: string;
+  readonly attempt: number;
+  readonly payload: unknown;
+  readonly leaseUntil: string;
+  readonly queue: string;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: Record<string, unknown> & { readonly tasks: readonly Held[] };
+}
+
+async function call(at: Scene, path: string, body?: object, token = ACME_WORKER): Promise<Answer> {
+  const { host, port } = at.server.address("http");
+  const answer = await fetch(`http://${host}:${port}${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  return { status: answer.status, body: (text === "" ? {} : JSON.parse(text)) as Answer["body"] };
+}
+
+/** Each test has a queue of its own. */
+let queues = 0;
+function newQueue(options: { timeoutSeconds?: number } = {}) {
+  queues += 1;
+  const backoff = { kind: "fixed", baseSeconds: 0.01 } as const;
+  return queue(`queue-${queues}`, { backoff, ...options });
+}
+
+type Mails = ReturnType<typeof newQueue>;
+
+async function claim(at: Scene, mails: Mails, more: object = {}): Promise<readonly Held[]> {
+  const { status, body } = await call(at, "/v1/claims", { queues: [mails.name], ...more });
+  expect(status, JSON.stringify(body)).toBe(200);
+  return body.tasks;
+}
+
+async function claimOne(at: Scene, mails: Mails, more: object = {}): Promise<Held> {
+  const [task] = await claim(at, mails, { waitSeconds: 20, ...more });
+  if (task === undefined) throw new Error("no task came");
+  return task;
+}
+
+const act = (at: Scene, { id, token }: Held, name: string, more: object = {}): Promise<Answer> =>
+  call(at, `/v1/tasks/${id}/${name}`, { token, ...more });
+
+const stateOf = async (id: string): Promise<string> => (await one.mill.tasks.get(id)).state;
+
+describe("a claim by HTTP", () => {
+  it("gives what is there at once, and nothing when nothing is", async () => {
+    const mails = newQueue();
+    await one.mill.enqueue(mails, 1, { tenant });
+    await one.mill.enqueue(mails, 2, { tenant });
+    const tasks = await claim(one, mails, { count: 5 });
+    expect(tasks.map(({ payload }) => payload)).toEqual([1, 2]);
+    expect(await claim(one, mails)).toEqual([]);
+    expect(await claim(other, mails)).toEqual([]);
+  });
+
+  it("waits for work, as long as it says", async () => {
+    const mails = newQueue();
+    const waiting = claimOne(one, mails);
+    await one.mill.enqueue(mails, 1, { tenant });
+    expect(await waiting).toMatchObject({ attempt: 1, queue: mails.name });
+    expect(await claim(one, mails, { waitSeconds: 0.2 })).toEqual([]);
+  });
+
+  it("is acted on at any server, by its token", async () => {
+    const mails = newQueue();
+    await one.mill.enqueueMany(
+      mails,
+      Array.from({ length: 5 }, (_, n) => ({ payload: n, tenant, maxAttempts: 2 })),
+    );
+    const tasks = await claim(one, mails, { count: 5, waitSeconds: 20 });
+    const [a, b, c, d, e] = tasks;
+    if (!a || !b || !c || !d || !e) throw new Error(`there are five, not ${tasks.length}`);
+    const done = await act(other, a, "complete", { result: { n: 1 } });
+    expect([done.status, done.body]).toEqual([200, { id: a.id }]);
+    expect(await one.mill.result(a.id)).toEqual({ n: 1 });
+    expect((await act(one, b, "fail", { reason: "never", retry: false })).status).toBe(200);
+    expect(await stateOf(b.id)).toBe("failed");
+    const later = await act(other, c, "nack", { delaySeconds: 60, reason: "later" });
+    expect(later.body).toEqual({ id: c.id, delaySeconds: 60, isDead: false });
+    expect((await act(other, d, "abandon")).status).toBe(200);
+    expect(await claimOne(other, mails)).toMatchObject({ id: d.id, attempt: 1 });
+    const longer = await act(other, e, "heartbeat", { extendSeconds: 600 });
+    const until = Date.parse(String(longer.body["leaseUntil"]));
+    expect(until).toBeGreaterThan(Date.parse(e.leaseUntil) + 300_000);
+    expect((await act(other, e, "fail", { reason: "no paper" })).status).toBe(200);
+    const again = await claimOne(one, mails);
+    expect(again).toMatchObject({ id: e.id, attempt: 2 });
+    const dead = await act(other, again, "nack", { reason: "still none" });
+    expect(dead.body).toMatchObject({ isDead: true });
+    for (const name of ["heartbeat", "abandon", "nack"]) {
+      const late = await act(one, e, name);
+      expect([late.status, late.body["code"]]).toEqual([409, "TM_LEASE_LOST"]);
+    }
+  });
+
+  it("ends with its lease, whoever held it: a caller that is gone, or its server", async () => {
+    const mails = newQueue();
+    const going = await scene({ server, database: one.database });
+    await one.mill.enqueue(mails, 1, { tenant });
+    const task = await claimOne(going, mails, { leaseSeconds: 1 });
+    await going.server.stop();
+    const again = await claimOne(other, mails);
+    expect(again).toMatchObject({ id: task.id, attempt: 2 });
+    expect((await act(one, task, "complete")).status).toBe(409);
+    expect((await act(one, again, "complete")).status).toBe(200);
+    expect((await act(other, again, "complete")).status).toBe(200);
+    expect((await act(other, again, "fail", { reason: "no" })).status).toBe(409);
+  });
+
+  it("does not outlast the time that the task may take", async () => {
+    const mails = newQueue({ timeoutSeconds: 1.5 });
+    await one.mill.enqueue(mails, 1, { tenant });
+    const task = await claimOne(one, mails, { leaseSeconds: 60 });
+    await act(one, task, "heartbeat", { extendSeconds: 60 });
+    expect(await claimOne(other, mails)).toMatchObject({ id: task.id, attempt: 2 });
+  });
+
+  it("is for its own tenant", async () => {
+    const mails = newQueue();
+    await one.mill.enqueue(mails, 1, { tenant });
+    const body = { queues: [mails.name] };
+    const stranger = await call(one, "/v1/claims", body, GLOBEX_WORKER);
+    expect(stranger.body.tasks).toEqual([]);
+    const task = await claimOne(one, mails);
+    const path = `/v1/tasks/${task.id}/complete`;
+    const taken = await call(one, path, { token: task.token }, GLOBEX_WORKER);
+    expect(taken.status).toBe(409);
+    expect(await stateOf(task.id)).toBe("running");
+  });
+
+  it("gives no more in one answer than fits, and the rest to the next", async () => {
+    const mails = newQueue();
+    const large = "x".repeat(900_000);
+    await one.mill.enqueueMany(
+      mails,
+      Array.from({ length: 6 }, () => ({ payload: large, tenant })),
+    );
+    const got = new Set<string>();
+    while (got.size < 6) {
+      const some = await claim(one, mails, { count: 6, waitSeconds: 20 });
+      expect(some.length).toBeLessThan(6);
+      for (const { id, token } of some) {
+        expect(token).toMatch(/^1\./); // It was never given back.
+        got.add(id);
+      }
+    }
+  });
+
+  it("ends at once when the server goes", async () => {
+    const going = await scene({ server, database: one.database });
+    const waiting = claim(going, newQueue(), { waitSeconds: 60 });
+    await eventually(async () => {
+      const { rows } = await one.database.pool.query(
+        "SELECT FROM tidemill.queues WHERE name = $1",
+        [`queue-${queues}`],
+      );
+      expect(rows).toHaveLength(1);
+    });
+    await going.server.stop();
+    expect(await waiting).toEqual([]);
+  });
+});
+
+describe("a claim of CodeQ's clients by HTTP", () => {
+  it("is acted on at any server by whoever claimed it", async () => {
+    const mails = newQueue();
+    await one.mill.enqueueMany(
+      mails,
+      Array.from({ length: 4 }, (_, n) => ({ payload: { n }, tenant })),
+    );
+    const commands = [mails.name];
+    const first = await call(one, "/v1/codeq/tasks/claim", { commands, waitSeconds: 20 });
+    expect(first.body).toMatchObject({ command: mails.name, status: "IN_PROGRESS" });
+    const id = String(first.body["id"]);
+    const path = `/v1/codeq/tasks/${id}`;
+    expect((await call(other, `${path}/heartbeat`, { extendSeconds: 60 })).body).toEqual({
+      ok: true,
+    });
+    const stranger = await call(other, `${path}/heartbeat`, {}, GLOBEX_WORKER);
+    expect(stranger.status).toBe(404);
+    const result = { status: "COMPLETED", result: { ok: true } };
+    const done = await call(other, `${path}/result`, result);
+    expect(done.body).toMatchObject({ taskId: id, status: "COMPLETED", result: { ok: true } });
+    const late = await call(one, `${path}/result`, result);
+    expect([late.status, late.body]).toEqual([409, { error: "not-in-progress" }]);
+    const batch = await call(one, "/v1/codeq/tasks/claim/batch", { commands, count: 3 });
+    const ids = (batch.body.tasks as readonly { id: string }[]).map((task) => task.id);
+    expect(ids).toHaveLength(3);
+    const [a, b, c] = ids.map((task) => `/v1/codeq/tasks/${task}`);
+    expect((await call(other, `${a}/abandon`)).body).toEqual({ status: "requeued" });
+    expect((await call(other, `${b}/nack`, { delaySeconds: 60 })).body).toEqual({
+      status: "requeued",
+      delaySeconds: 60,
+    });
+    const results = [{ taskId: ids[2], status: "FAILED", error: "no" }];
+    const many = await call(other, "/v1/codeq/tasks/batch/results", { results });
+    expect(many.body["results"]).toMatchObject([{ taskId: ids[2], result: { status: "FAILED" } }]);
+    expect((await call(other, `${c}/abandon`)).status).toBe(409);
+    const none = await call(one, "/v1/codeq/tasks/claim", { commands: ["nobody-asks"] });
+    expect(none.status).toBe(204);
+  });
+});
+
+it("describes its claims", async () => {
+  const { host, port } = one.server.address("http");
+  const document = (await (await fetch(`http://${host}:${port}/openapi.json`)).json()) as {
+    readonly paths: Record<string, unknown>;
+  };
+  expect(Object.keys(document.paths)).toEqual(
+    expect.arrayContaining(["/v1/claims", "/v1/tasks/{id}/complete", "/v1/codeq/tasks/claim"]),
+  );
+});

@@ -1,0 +1,207 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import { queue } from "../../../src/index.ts";
+import type { Task, WorkerHello } from "../../../src/wire/generated/tidemill/v1/worker.ts";
+import { eventually } from "../../support/eventually.ts";
+import {
+  abandon,
+  complete,
+  extend,
+  fail,
+  nack,
+  progress,
+  RemoteHand,
+  tokenOf,
+} from "./remote-hand.ts";
+import { GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
+
+const tenant = "acme";
+let one: Scene;
+let other: Scene;
+
+beforeAll(async () => {
+  const server = { worker: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 3, drainSeconds: 5 };
+  one = await scene({ server, until: "file" });
+  other = await scene({ server, until: "file", database: one.database });
+});
+
+async function hand(at: Scene, hello: Partial<WorkerHello> = {}): Promise<RemoteHand> {
+  return await new RemoteHand(at.server.address("worker").port).hello(hello);
+}
+
+/** Each test has a queue of its own. */
+let queues = 0;
+function newQueue(options: { timeoutSeconds?: number } = {}) {
+  queues += 1;
+  const backoff = { kind: "fixed", baseSeconds: 0.01 } as const;
+  return queue(`queue-${queues}`, { backoff, ...options });
+}
+
+/** Tasks that a worker got from the first server. */
+async function held(
+  count: number,
+  mails = newQueue(),
+): Promise<{ first: RemoteHand; mails: ReturnType<typeof newQueue>; tasks: Task[] }> {
+  const first = await hand(one, { queues: [mails.name] });
+  const payloads = Array.from({ length: count }, (_, n) => ({ payload: n, tenant }));
+  await one.mill.enqueueMany(mails, payloads);
+  first.ready(count);
+  return { first, mails, tasks: await first.gets(count) };
+}
+
+const taskOf = ([task]: readonly Task[]): Task => {
+  if (task === undefined) throw new Error("no task came");
+  return task;
+};
+
+describe("a result", () => {
+  it("is taken by any server, once, and told again to who asks again", async () => {
+    const { first, tasks } = await held(1);
+    const task = taskOf(tasks);
+    first.stream.close();
+    const second = await hand(other);
+    expect(await second.act([task, complete({ by: "the other server" })])).toEqual(["completed"]);
+    const back = await hand(one);
+    expect(await back.act([task, complete()], [task, nack(0)])).toEqual([
+      "completed",
+      "TM_LEASE_LOST",
+    ]);
+    const { taskId } = tokenOf(task);
+    expect(await one.mill.result(taskId)).toEqual({ by: "the other server" });
+    const { rows } = await one.database.pool.query(
+      "SELECT count(*)::int AS count FROM tidemill.task_history WHERE id = $1",
+      [taskId],
+    );
+    expect(rows).toEqual([{ count: 1 }]);
+  });
+
+  it("is one of two that are said at the same time", async () => {
+    const { first, tasks } = await held(20);
+    const second = await hand(other);
+    const [here, there] = await Promise.all([
+      first.act(...tasks.map((task) => [task, complete()] as const)),
+      second.act(...tasks.map((task) => [task, fail("no", true)] as const)),
+    ]);
+    for (const place of tasks.keys()) {
+      expect([
+        ["completed", "TM_LEASE_LOST"],
+        ["TM_LEASE_LOST", "failed"],
+      ]).toContainEqual([here[place], there[place]]);
+    }
+  });
+
+  it("of an older claim is refused everywhere", async () => {
+    const { first, mails, tasks } = await held(2);
+    const [task, said] = tasks;
+    if (!task || !said) throw new Error("there are two");
+    first.stream.close();
+    const second = await hand(other, { queues: [mails.name] });
+    // One claim took both: what became of one must not hide the other.
+    expect(await second.complete(said)).toBe("completed");
+    const again = await second.get();
+    expect(again).toMatchObject({ attempt: 2, lease: { token: { generation: 2 } } });
+    expect(await second.complete(task)).toBe("TM_LEASE_LOST");
+    expect(await (await hand(one)).complete(task)).toBe("TM_LEASE_LOST");
+    expect(await second.complete(again)).toBe("completed");
+  });
+
+  it("of a pack that another server holds closed opens it", async () => {
+    const { first, tasks } = await held(60);
+    const second = await hand(other);
+    const [some, rest] = [tasks.slice(0, 30), tasks.slice(30)];
+    const there = await second.act(...some.map((task) => [task, complete()] as const));
+    const here = await first.act(...rest.map((task) => [task, complete()] as const));
+    expect(new Set([...there, ...here])).toEqual(new Set(["completed"]));
+  });
+
+  it("of another tenant is nobody's", async () => {
+    const { first, tasks } = await held(1);
+    const stranger = await hand(other, { token: GLOBEX_WORKER });
+    const acts = [complete(), fail("no"), nack(0), abandon(), extend(9), progress(1)];
+    const answers = await stranger.act(...acts.map((act) => [taskOf(tasks), act] as const));
+    expect(new Set(answers)).toEqual(new Set(["TM_LEASE_LOST"]));
+    expect(await first.complete(taskOf(tasks))).toBe("completed");
+  });
+});
+
+it("hears every kind of act at another server", async () => {
+  const { tasks } = await held(4);
+  const second = await hand(other);
+  const [a, b, c, d] = tasks;
+  if (!a || !b || !c || !d) throw new Error("there are four");
+  const requestId = second.send([
+    [a, fail("no paper")],
+    [b, nack(60, "later")],
+    [c, abandon()],
+    [d, progress({ done: 1 })],
+    [d, extend(100)],
+  ]);
+  const acks = await second.acks(requestId);
+  const states = acks.map(({ failure, state }) => failure?.code ?? state);
+  expect(states).toEqual(["scheduled", "scheduled", "scheduled", "running", "running"]);
+  expect(acks[1]?.delaySeconds).toBe(60);
+  expect(acks[4]?.lease?.remainingMs).toBeGreaterThan(80_000);
+  const reasons = await one.mill.tasks.failures(tokenOf(a).taskId);
+  expect(reasons.map(({ reason }) => reason)).toEqual(["no paper"]);
+  const again = await second.act([b, nack(60, "later")], [b, complete()]);
+  expect(again).toEqual(["scheduled", "TM_LEASE_LOST"]);
+  expect(await second.complete(d)).toBe("completed");
+});
+
+describe("a worker that comes back to another server", () => {
+  it("keeps what it names, and hears what becomes of it", async () => {
+    const { first, mails, tasks } = await held(3);
+    const [kept, cancelled, left] = tasks;
+    if (!kept || !cancelled || !left) throw new Error("there are three");
+    first.stream.close();
+    const names = [tokenOf(kept), tokenOf(cancelled)];
+    const second = await hand(other, { queues: [mails.name], held: names });
+    // The first server has ended the leases of what it lost by then.
+    const again = await second.get();
+    expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
+    await one.mill.tasks.cancel(tokenOf(cancelled).taskId, { reason: "not wanted" });
+    await eventually(() => expect(second.all("cancel")).toHaveLength(1));
+    await eventually(() => expect(second.all("renewed").length).toBeGreaterThan(0));
+    expect(second.all("leaseLost")).toEqual([]);
+    expect(await second.complete(kept)).toBe("completed");
+    expect(await second.complete(again)).toBe("completed");
+    expect((await one.mill.tasks.get(tokenOf(cancelled).taskId)).state).toBe("cancelled");
+  });
+
+  it("loses it there when it goes without a word", async () => {
+    const { first, mails, tasks } = await held(1);
+    first.stream.close();
+    const second = await hand(other, { queues: [mails.name], held: [tokenOf(taskOf(tasks))] });
+    second.stream.close();
+    const third = await hand(one, { queues: [mails.name] });
+    expect(await third.get()).toMatchObject({ attempt: 2 });
+  });
+
+  it("has no more time for a task than it had", async () => {
+    const { first, tasks } = await held(1, newQueue({ timeoutSeconds: 1 }));
+    const token = tokenOf(taskOf(tasks));
+    first.stream.close();
+    const second = await hand(other, { held: [token] });
+    await eventually(() => expect(second.all("leaseLost")).toEqual([{ tokens: [token] }]));
+    const outcomes = await one.mill.tasks.failures(token.taskId);
+    expect(outcomes.map(({ outcome }) => outcome)).toEqual(["timeout"]);
+  });
+});
+
+it("holds a lease for as long as the worker asks, and no longer than the task may take", async () => {
+  const [long, timed] = [newQueue(), newQueue({ timeoutSeconds: 10 })];
+  const patient = await hand(one, { queues: [long.name, timed.name], leaseSeconds: 600 });
+  await one.mill.enqueue(long, 1, { tenant });
+  const first = await patient.get();
+  expect(first.lease?.remainingMs).toBeGreaterThan(500_000);
+  await one.mill.enqueue(timed, 1, { tenant });
+  const second = await patient.get();
+  expect(second.lease?.remainingMs).toBeLessThan(10_000);
+  expect(second.lease?.remainingMs).toBeGreaterThan(3_000);
+  const { rows } = await one.database.pool.query<{ seconds: number }>(
+    `SELECT date_part('epoch', lease_until - claimed_at) AS seconds
+       FROM tidemill.tasks WHERE id = ANY ($1) ORDER BY id`,
+    [[tokenOf(first).taskId, tokenOf(second).taskId]],
+  );
+  expect(rows[0]?.seconds).toBeGreaterThanOrEqual(600);
+  expect(rows[1]?.seconds).toBeCloseTo(10, 3);
+});
