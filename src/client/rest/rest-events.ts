@@ -68,7 +68,7 @@ export class RestEvents {
     this.#http = http;
   }
 
-  /** All of them, in order, or none. With an id of its own each is stored once, however often sent. */
+  /** All of them, in order, or none. An event with an id is stored once, however often sent. */
   async append(
     { type, id }: RestStream,
     events: readonly RestNewEvent[],

@@ -179,7 +179,7 @@ export class RestTasks {
     return body as TaskOutcome<Result>;
   }
 
-  /** Its result once it has completed. Throws TM_TASK_FAILED when it will not, TM_TIMEOUT when late. */
+  /** Its result once it has completed. Throws TM_TASK_FAILED when it will not, or TM_TIMEOUT. */
   async completed<Result = unknown>(
     id: string,
     options: { readonly withinSeconds?: number; readonly signal?: AbortSignal } = {},

@@ -1,7 +1,8 @@
 import type { TaskHandler } from "../../tasks/queue.ts";
 import type { LeaseToken, Task } from "../../tasks/task.ts";
-import type { Task as SentTask } from "../../wire/generated/tidemill/v1/worker.ts";
+import { Task as SentTask } from "../../wire/generated/tidemill/v1/worker.ts";
 import type { Link } from "../link.ts";
+import type { ReadTask } from "./task-reader.ts";
 
 const JSON_TYPE = "application/json";
 
@@ -20,7 +21,6 @@ export class RemoteTask implements Task {
   state: "waiting" | "running" | "ended" | "over" = "waiting";
   /** By which it came, or was named last: this server renews it. */
   link: Link | undefined;
-  leaseUntil: Date;
   /** Until then nobody else may have it, on the clock of this process. */
   trustedUntilMs = 0;
   /** Until then its handler goes on without a stream. Infinity: a server has it. */
@@ -37,28 +37,44 @@ export class RemoteTask implements Task {
   abort: AbortController | undefined;
   /** Acts of its handler that wait for an answer. */
   actsOpen = 0;
-  readonly #sent: SentTask;
+  /** 0: no limit. */
+  readonly timeoutSeconds: number;
+  readonly #read: ReadTask;
+  #all: SentTask | undefined;
+  #leaseUntil: Date | undefined;
   #payload: unknown;
   #isParsed = false;
 
-  constructor(sent: SentTask, token: LeaseToken, handler: TaskHandler, link: Link) {
-    this.#sent = sent;
-    this.token = token;
-    this.id = token.taskId;
+  constructor(read: ReadTask, handler: TaskHandler, link: Link) {
+    this.#read = read;
+    this.token = read.token;
+    this.id = read.token.taskId;
+    this.timeoutSeconds = read.timeoutSeconds;
     this.handler = handler;
     this.queue = handler.queue.name;
     this.link = link;
-    this.leaseUntil = sent.lease?.leaseUntil ?? sent.runAt ?? new Date(0);
   }
 
+  /** Decoded when something of it is asked for. */
+  get #sent(): SentTask {
+    this.#all ??= SentTask.decode(this.#read.bytes);
+    return this.#all;
+  }
+
+  get leaseUntil(): Date {
+    return this.#leaseUntil ?? this.#sent.lease?.leaseUntil ?? this.runAt;
+  }
+  set leaseUntil(until: Date) {
+    this.#leaseUntil = until;
+  }
   get kind(): string | undefined {
     return textOf(this.#sent.kind);
   }
   get contentType(): string {
-    return textOf(this.#sent.contentType) ?? JSON_TYPE;
+    return textOf(this.#read.contentType) ?? JSON_TYPE;
   }
   get bytes(): Buffer | undefined {
-    return this.contentType === JSON_TYPE ? undefined : this.#sent.payload;
+    return this.contentType === JSON_TYPE ? undefined : this.#read.payload;
   }
   get priority(): number {
     return this.#sent.priority;
@@ -87,15 +103,11 @@ export class RemoteTask implements Task {
   get traceState(): string | undefined {
     return textOf(this.#sent.traceState);
   }
-  /** 0: no limit. */
-  get timeoutSeconds(): number {
-    return this.#sent.timeoutSeconds;
-  }
 
   /** Parsed when it is asked for. Throws a SyntaxError when it is no JSON. */
   get payload(): unknown {
     if (!this.#isParsed) {
-      this.#payload = this.bytes ?? JSON.parse(this.#sent.payload.toString("utf8"));
+      this.#payload = this.bytes ?? JSON.parse(this.#read.payload.toString("utf8"));
       this.#isParsed = true;
     }
     return this.#payload;

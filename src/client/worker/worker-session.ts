@@ -12,7 +12,6 @@ import {
 import type { Refused } from "../../wire/generated/tidemill/v1/stream.ts";
 import {
   FromWorker,
-  type Task as SentTask,
   ToWorker,
   type WorkerHelloAck,
 } from "../../wire/generated/tidemill/v1/worker.ts";
@@ -26,8 +25,10 @@ import { HandlerActs } from "./handler-acts.ts";
 import { HeldTasks } from "./held-tasks.ts";
 import type { Due } from "./lease-watch.ts";
 import { RemoteTask } from "./remote-task.ts";
+import { FIRST_TERMS, termsOf } from "./server-terms.ts";
 import { groupsOf, Slots } from "./slots.ts";
 import { TaskEnds } from "./task-ends.ts";
+import { type ReadTask, readTasks } from "./task-reader.ts";
 import type { ResolvedWorkerOptions } from "./worker-options.ts";
 
 export interface WorkerSessionEvents {
@@ -39,20 +40,6 @@ export interface WorkerSessionEvents {
   onLess(): void;
 }
 
-interface ServerTerms {
-  readonly actsMax: number;
-  readonly bytesMax: number;
-  readonly leaseMs: number;
-  readonly graceMs: number;
-}
-
-/** Before a server has said its own. */
-const FIRST_TERMS: ServerTerms = {
-  actsMax: 1_000,
-  bytesMax: 4 * 1024 * 1024,
-  leaseMs: 60_000,
-  graceMs: 2_000,
-};
 /** A message beside its acts, and an act beside its value. */
 const MESSAGE_BYTES = 512;
 /** Tasks that a hello names; the others are asked for one by one. */
@@ -179,12 +166,7 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
   onKnown(link: Link, ack: WorkerHelloAck): void {
     this.#link = link;
     this.#workerId = ack.workerId || this.#workerId;
-    this.#terms = {
-      actsMax: ack.actsMax || FIRST_TERMS.actsMax,
-      bytesMax: ack.messageBytesMax || FIRST_TERMS.bytesMax,
-      leaseMs: ack.leaseSeconds * 1000 || FIRST_TERMS.leaseMs,
-      graceMs: ack.graceSeconds * 1000,
-    };
+    this.#terms = termsOf(ack);
     this.#credit.reset();
     this.#held.adopted(this.#named, link);
     this.#named = [];
@@ -194,11 +176,13 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
   }
 
   onMessage(link: Link, bytes: Buffer): void {
+    const tasks = readTasks(bytes);
+    if (tasks !== undefined) {
+      this.#onTasks(link, tasks);
+      return;
+    }
     const { message } = ToWorker.decode(bytes);
     switch (message?.$case) {
-      case "tasks":
-        this.#onTasks(link, message.value.tasks);
-        break;
       case "actsAck":
         this.#acts.onAck(message.value);
         this.#schedule();
@@ -274,23 +258,23 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
     return this.#lastRequest;
   }
 
-  #onTasks(link: Link, tasks: readonly SentTask[]): void {
-    for (const sent of tasks) this.#take(link, sent);
+  #onTasks(link: Link, tasks: readonly ReadTask[]): void {
+    for (const one of tasks) this.#take(link, one);
     this.#slots.startMore();
     this.#schedule();
   }
 
-  #take(link: Link, sent: SentTask): void {
-    const token = sent.lease?.token;
-    const handler = this.#handlers.get(sent.queue);
-    const group = this.#slots.groupOf(sent.queue);
-    if (token === undefined || handler === undefined || group === undefined) {
-      this.#options.line.logger.error({ queue: sent.queue }, "a task came that was not ordered");
+  #take(link: Link, read: ReadTask): void {
+    const { queue, remainingMs } = read;
+    const handler = this.#handlers.get(queue);
+    const group = this.#slots.groupOf(queue);
+    if (handler === undefined || group === undefined) {
+      this.#options.line.logger.error({ queue }, "a task came that was not ordered");
       return;
     }
     if (link === this.#link) group.given = Math.max(0, group.given - 1);
-    const task = new RemoteTask(sent, token, handler, link);
-    const earlier = this.#held.add(task, sent.lease?.remainingMs || this.#terms.leaseMs);
+    const task = new RemoteTask(read, handler, link);
+    const earlier = this.#held.add(task, remainingMs || this.#terms.leaseMs);
     if (earlier !== undefined) this.#lose(earlier, new LeaseLostError(earlier.token));
     if (this.#isLeaving) this.#ends.end(task, ABANDON);
     else this.#slots.add(task);

@@ -98,8 +98,8 @@ export class RemoteWorker implements AsyncDisposable {
   }
 
   /**
-   * Takes no more tasks, gives back what has not started, and waits for the handlers that run. Those
-   * that outlast `drainSeconds` are aborted, and their tasks given back uncounted.
+   * Takes no more tasks, gives back what has not started, and waits for the handlers that run.
+   * Those that outlast `drainSeconds` are aborted, and their tasks given back uncounted.
    */
   stop(): Promise<void> {
     this.#stopping ??= this.#stop();

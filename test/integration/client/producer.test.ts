@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { queue, RemoteError } from "../../../src/client/index.ts";
 import { eventually } from "../../support/eventually.ts";
-import { cable, MAILS_ONLY, producerOf, type Scene, scene } from "./scene.ts";
+import { cable, MAILS_ONLY, producerOf, type Scene, scene, workerOf } from "./scene.ts";
 
 const mails = queue<{ to: string }>("mails");
 const orders = queue("orders", { schema: z.object({ total: z.number() }) });
@@ -15,7 +15,7 @@ beforeEach(async () => {
 
 const stored = async (): Promise<Record<string, unknown>[]> => {
   const { rows } = await server.database.pool.query<Record<string, unknown>>(
-    "SELECT * FROM tidemill.live_tasks ORDER BY claim_order",
+    "SELECT * FROM tidemill.live_tasks ORDER BY id",
   );
   return rows;
 };
@@ -80,7 +80,15 @@ describe("a producer", () => {
       numbered(1_000).map(({ payload }) => producer.enqueue(mails, payload)),
     );
     expect(new Set(done.map(({ id }) => id)).size).toBe(1_000);
-    expect(await payloads()).toEqual(numbered(1_000).map(({ payload }) => payload));
+    const ran: string[] = [];
+    await workerOf({
+      url: server.worker,
+      concurrency: 1,
+      batchSize: 200,
+      handlers: [mails.handle(({ payload }) => void ran.push(payload.to))],
+    });
+    await eventually(() => expect(ran).toHaveLength(1_000));
+    expect(ran).toEqual(numbered(1_000).map(({ payload }) => payload.to));
     // 1,000 messages would be 1,000 commits or close to it.
     const commits = server.server.metrics.createCommit.text();
     expect(Number(/_count (\d+)/.exec(commits)?.[1])).toBeLessThan(50);
