@@ -14,10 +14,12 @@ import {
 
 const mails = queue<number>("mails");
 
+const GRACE_MS = 1_000;
+
 let server: Scene;
 
 beforeEach(async () => {
-  server = await scene({ graceSeconds: 1 });
+  server = await scene({ graceSeconds: GRACE_MS / 1000 });
 });
 
 const stateOf = async (id: string): Promise<string> => (await server.mill.tasks.get(id)).state;
@@ -48,7 +50,10 @@ describe("a worker whose stream breaks", () => {
     });
     await started.opened;
     line.cut();
+    const cutAtMs = performance.now();
     await eventually(() => expect(line.connections).toBe(2));
+    // A server that had not heard of it again would have given it to somebody else by now.
+    await eventually(() => expect(performance.now() - cutAtMs).toBeGreaterThan(2 * GRACE_MS));
     release.open();
     await eventually(() => expect(acks).toHaveLength(1));
     expect(acks).toMatchObject([{ state: "completed", error: undefined }]);
@@ -103,6 +108,7 @@ describe("a worker whose stream breaks", () => {
     line.cut();
     await eventually(() => expect(worker.load.running).toBe(0));
     expect(reasons).toMatchObject([{ code: "TM_LEASE_LOST" }]);
+    line.refuse(false);
   });
 
   it("is told of a lost lease when it comes back too late, and is not heard", async () => {
