@@ -2,6 +2,7 @@ import { LEASE_MUTANTS } from "./list/leases.ts";
 import { LOG_MUTANTS } from "./list/log.ts";
 import { ORDER_MUTANTS } from "./list/order.ts";
 import { PACK_MUTANTS } from "./list/packs.ts";
+import { REMOTE_MUTANTS } from "./list/remote.ts";
 import type { Mutant } from "./mutant.ts";
 
 export const MUTANTS: readonly Mutant[] = [
@@ -9,4 +10,5 @@ export const MUTANTS: readonly Mutant[] = [
   ...LOG_MUTANTS,
   ...ORDER_MUTANTS,
   ...PACK_MUTANTS,
+  ...REMOTE_MUTANTS,
 ];

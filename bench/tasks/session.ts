@@ -20,6 +20,8 @@ export interface Window {
 export interface Measured {
   readonly perSecond: number;
   readonly walBytesPerTask: number;
+  /** Not completed at the end, of a system that counts by what was enqueued. */
+  readonly pending: number;
 }
 
 /** One system in a fresh database, with a producer process and, once asked for, its workers. */
@@ -110,11 +112,7 @@ export class Session {
     const last = await this.#read(window.ahead);
     await this.#system.verify?.(this.#client, () => this.#hold());
     this.#feed(window.ahead);
-    return between(first, last);
-  }
-
-  async pending(): Promise<number> {
-    return await this.#system.pending(this.#client);
+    return { ...between(first, last), pending: last.pending };
   }
 
   /** One task at a time on an idle system: from the call of enqueue to the start of its handler. */
@@ -146,10 +144,14 @@ export class Session {
     }
   }
 
-  async #read(ahead: number): Promise<Reading> {
-    const reading = await this.#system.completed(this.#client, () => this.#hold());
+  async #read(ahead: number): Promise<Reading & { readonly pending: number }> {
+    let enqueued = Number.NaN;
+    const reading = await this.#system.completed(this.#client, async () => {
+      enqueued = await this.#hold();
+      return enqueued;
+    });
     this.#feed(ahead);
-    return reading;
+    return { ...reading, pending: enqueued - reading.completed };
   }
 
   /** The producer stands still, and tells how many tasks it has enqueued. */
@@ -187,7 +189,7 @@ export class Session {
   }
 }
 
-function between(first: Reading | undefined, last: Reading | undefined): Measured {
+function between(first: Reading | undefined, last: Reading | undefined): Omit<Measured, "pending"> {
   if (first === undefined || last === undefined) throw new Error("nothing was read");
   const completed = last.completed - first.completed;
   return {

@@ -20,8 +20,6 @@ export interface TaskSystem {
    * for which the producer stands still until the read is done.
    */
   completed(client: pg.ClientBase, enqueued: () => Promise<number>): Promise<Reading>;
-  /** Tasks that are not completed yet. */
-  pending(client: pg.ClientBase): Promise<number>;
   /** Finds each task that was completed in what the system keeps of them, or throws. */
   verify?(client: pg.ClientBase, enqueued: () => Promise<number>): Promise<void>;
 }

@@ -46,6 +46,30 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: "keys-of-any-tenant",
+    breaks: "a server owns keys of tenants that have no worker at it",
+    edits: [
+      {
+        file: "src/tasks/bucket-moves.ts",
+        find: "const served = member.tenants.get(tenant)?.queues ?? [];",
+        replace: "const served = [...member.tenants.values()].flatMap((one) => one.queues);",
+      },
+    ],
+    catchers: [test("src/tasks/bucket-moves.test.ts")],
+  },
+  {
+    name: "tenants-share-lanes",
+    breaks: "keys of all tenants wait in the lanes of one key space",
+    edits: [
+      {
+        file: "sql/migrations/0014_keys_of_tenants.sql",
+        find: "IF owner = 'default' THEN",
+        replace: "IF owner IS NOT NULL THEN",
+      },
+    ],
+    catchers: [test("test/integration/tasks/tenant-keys.test.ts", { only: "one space" })],
+  },
+  {
     name: "next-of-key-too-early",
     breaks: "the next task of a key starts before the end of the one before it was accepted",
     edits: [

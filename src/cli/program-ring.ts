@@ -7,6 +7,7 @@ export function addRing(program: Command): void {
     .command("ring")
     .description("show who owns the buckets of keys, and who would after a change")
     .option("--queue <name>", "only the key space of this queue")
+    .option("--tenant <tenant>", "only the keys of this tenant")
     .option("--key <key>", "show its bucket and owner")
     .addOption(
       new Option("--join <n>", "suppose that so many workers come")

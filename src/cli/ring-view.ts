@@ -1,5 +1,6 @@
 import { BUCKETS, type BucketMove, bucketOf, simulateChange } from "../cluster/ring.ts";
 import type { RingView } from "../tasks/queue-admin.ts";
+import { DEFAULT_TENANT } from "../tasks/task.ts";
 import { colors } from "./output.ts";
 import { type Column, shortId, tableLines } from "./table.ts";
 import { many, shown } from "./text.ts";
@@ -129,10 +130,11 @@ function groupLines(group: readonly RingReport[]): string[] {
   ];
 }
 
-/** With its queues, unless it is the space of one queue's own. */
-function nameOf({ keySpace, queues }: RingReport): string {
+/** With its queues, unless it is the space of one queue's own, and whose it is. */
+function nameOf({ keySpace, tenant, queues }: RingReport): string {
   const isOwn = queues.every((name) => name === keySpace);
-  return `${colors.bold(keySpace)}${isOwn ? "" : ` (${queues.join(", ")})`}`;
+  const whose = tenant === DEFAULT_TENANT ? "" : ` of ${shown(tenant)}`;
+  return `${colors.bold(keySpace)}${isOwn ? "" : ` (${queues.join(", ")})`}${whose}`;
 }
 
 function workerLines({ owners, moves = [] }: RingReport): Line[] {

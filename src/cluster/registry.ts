@@ -1,7 +1,7 @@
 import { exponentialMs } from "../base/backoff.ts";
 import { Bell } from "../base/bell.ts";
 import type { Clock } from "../base/clock.ts";
-import { messageOf, TidemillError } from "../base/errors.ts";
+import { ConflictError, messageOf, TidemillError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
@@ -14,7 +14,8 @@ import {
   markDraining,
   type Registration,
   removeStaleWorkers,
-  writeQueues,
+  type TenantService,
+  writeService,
 } from "./sql/workers.ts";
 
 /**
@@ -130,10 +131,13 @@ export class Registry implements Service {
     return { restMs: heartbeatIntervalMs };
   }
 
-  /** It runs tasks of these queues from now on. */
-  async useQueues(queues: readonly string[]): Promise<void> {
+  /** What it runs of these tenants from now on. Whoever is taken for dead says so again later. */
+  async serve(tenants: readonly TenantService[]): Promise<void> {
+    const { workerId } = this.#worker;
     await this.#db.transaction(async (tx) => {
-      await writeQueues(tx, this.#worker.workerId, queues);
+      if (!(await writeService(tx, workerId, tenants))) {
+        throw new ConflictError(`worker ${workerId} is not registered now`);
+      }
       await announceChange(tx, this.#options.changesChannel);
     });
   }

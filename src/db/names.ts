@@ -1,6 +1,7 @@
 import { ConfigError } from "../base/errors.ts";
 import {
   derivedName,
+  fnv1a,
   parseTableName,
   quoteIdentifier,
   quoteTable,
@@ -87,7 +88,10 @@ export function resolveNames(options: NamesOptions = {}): Names {
     schema,
     tables,
     columnFamily,
-    splices: makeSplices(schema, tables, columnFamily),
+    splices: {
+      ...makeSplices(schema, tables, columnFamily),
+      changes_channel: `tidemill_changes_${fnv1a(fingerprint).toString(36)}`,
+    },
     fingerprint,
   };
 }
@@ -132,6 +136,7 @@ const OWN_TABLES = [
   "webhook_deliveries",
   "webhook_endpoints",
   "worker_info",
+  "worker_tenants",
 ];
 
 function refuseSharedTables(tables: Readonly<Record<string, TableName>>, schema: string): void {

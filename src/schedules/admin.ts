@@ -2,8 +2,8 @@ import { ConflictError, NotFoundError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Connection } from "../db/database.ts";
-import { DEFAULT_TENANT } from "../tasks/encode.ts";
 import type { EnqueueContext } from "../tasks/enqueue.ts";
+import { DEFAULT_TENANT } from "../tasks/task.ts";
 import { nextTick, parseCron } from "./cron.ts";
 import { enqueueFor, FIRINGS_KEPT } from "./firing.ts";
 import {

@@ -175,7 +175,7 @@ const isTimed = ({ options, handler }: ClaimedTask): boolean =>
 
 const toToken = ({ token, tenant }: ClaimedTask): TenantToken => ({ ...token, tenant });
 
-/** Its key is left out: the order of keys is kept where the task was claimed. */
+/** Its key is left out: until it ends, nobody claims from its lane who does not hold all of it. */
 class AdoptedRow implements TaskFacts {
   readonly partitionKey = undefined;
   readonly payload = "";

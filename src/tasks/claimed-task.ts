@@ -33,6 +33,8 @@ export interface KeyLine {
   waiting: number;
   first: ClaimedTask | undefined;
   last: ClaimedTask | undefined;
+  /** Of all lines of its key space: how many wait; of one key no more than a few count. */
+  readonly space: { ahead: number };
 }
 
 const NO_OPTIONS: StoredOptions = Object.freeze({});

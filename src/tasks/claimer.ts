@@ -8,7 +8,8 @@ import type { Claim } from "./claimed-task.ts";
 import { Claims, sourcesOf } from "./claims.ts";
 import { type Demand, HandlerDemand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
-import type { KeyClaimer, KeySpace, TakeRows } from "./key-claimer.ts";
+import type { TakeRows } from "./key-claimer.ts";
+import type { KeyedQueues } from "./key-space.ts";
 import { KeySpaces } from "./key-spaces.ts";
 import { type Lane, LaneBook, type Room, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
@@ -128,11 +129,16 @@ export class Claimer {
   }
 
   /** Set once the queues are registered. */
-  useKeySpaces(spaces: readonly KeySpace[]): void {
-    const [settling, server, limiter] = [this.#settling, this.#server, this.#limiter];
-    const [{ clock }, packs] = [this.#options, this.#packs.ofKeys];
-    const perKey = (): number => this.#demand.perKey;
-    this.#spaces.use(spaces, { settling, server, limiter, clock, perKey, packs });
+  useKeySpaces(queues: readonly KeyedQueues[]): void {
+    this.#spaces.use(queues, {
+      settling: this.#settling,
+      server: this.#server,
+      limiter: this.#limiter,
+      clock: this.#options.clock,
+      perKey: (tenant) => this.#demand.perKey(tenant),
+      roomOf: (queue, tenant) => this.#demand.roomOfTenant(queue, tenant),
+      packs: this.#packs.ofKeys,
+    });
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
@@ -196,8 +202,6 @@ export class Claimer {
     await runLoop(turn, { clock, bell: this.bell, onFailure }, signal);
   }
 
-  readonly #wantKeyed = (space: KeyClaimer): number => this.#demand.wantKeyed(space);
-
   async #turn(): Promise<TurnResult> {
     const { pollMs, isTrusted } = this.#options;
     await this.#claims.undoDoubtful();
@@ -214,7 +218,7 @@ export class Claimer {
     if (isLimited) await unkeyed;
     const [some, others] = await Promise.all([
       unkeyed,
-      this.#spaces.claim(isNews, this.#wantKeyed, this.#take),
+      this.#spaces.claim(isNews, this.#demand, this.#take),
     ]);
     const taken = some + others;
     this.#demand.filled();
@@ -248,7 +252,7 @@ export class Claimer {
     const ofQueue = (queue: string): number => this.#limiter.allowed(queue);
     const lanes = this.#lanes.chooseOf(lacking, want, { ...this.#room, ofQueue });
     const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
-    if (taken + (await this.#spaces.claim(isNews, this.#wantKeyed, this.#take)) > 0) return "again";
+    if (taken + (await this.#spaces.claim(isNews, this.#demand, this.#take)) > 0) return "again";
     this.#isHeldBack = limited.length > 0;
     return { restMs: isNews ? pollMs : Math.min(pollMs, waitMs) };
   }

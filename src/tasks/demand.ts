@@ -1,11 +1,15 @@
 import type { Clock } from "../base/clock.ts";
 import type { Executor } from "./executor.ts";
+import type { KeySpace } from "./key-space.ts";
 import { Prefetch } from "./prefetch.ts";
 
 /** Keyed tasks of one key space, as far as demand for them goes. */
 export interface KeyedSource {
+  readonly space: Pick<KeySpace, "tenant" | "queues">;
   /** Whether a task of it is ready to start. */
   readonly isHere: boolean;
+  /** How many wait here behind others of their key; of one key no more than a few. */
+  readonly behind: number;
 }
 
 /** How many tasks a worker asks for, and of whom. */
@@ -22,9 +26,11 @@ export interface Demand {
   roomOfTenant(queue: string, tenant: string): number;
   /** How many tasks of the queue are held ready, as so many are done in no time. */
   aheadOf(queue: string): number;
-  wantKeyed(space: KeyedSource): number;
-  /** Of a key of which so many wait here, no more are asked for. */
-  readonly perKey: number;
+  wantKeyed(source: KeyedSource): number;
+  /** Whether what is wanted may be anybody's, so that spaces share it. */
+  readonly isForAll: boolean;
+  /** Of a key of the tenant of which so many wait here, no more are asked for. */
+  perKey(tenant: string): number;
   /** All lanes were asked. */
   filled(): void;
   /** How many to ask for of lanes that have nothing here, while no more is wanted of all. */
@@ -39,6 +45,7 @@ export interface HandlerDemandOptions {
 
 /** What handlers in this process ask for: as many as there are slots, and a prefetch. */
 export class HandlerDemand implements Demand {
+  readonly isForAll = true;
   readonly #executor: Executor;
   readonly #prefetch: Prefetch;
   readonly #turn: number;
@@ -73,17 +80,17 @@ export class HandlerDemand implements Demand {
     return this.#prefetch.size;
   }
 
-  wantKeyed(space: KeyedSource): number {
+  wantKeyed(source: KeyedSource): number {
     const { active, ready, unanswered, keys } = this.#executor;
     const room = this.#prefetch.wantKeyed({ active, ready, unanswered, behind: keys.ahead });
     if (this.want > 0) return room;
-    if (space.isHere) return 0;
+    if (source.isHere) return 0;
     // As for others that have nothing here, however long all slots have been taken.
     const reserve = keys.waiting > 0 ? 0 : this.reserve;
     return Math.min(Math.max(room, reserve), this.#turn);
   }
 
-  get perKey(): number {
+  perKey(): number {
     return this.#prefetch.perKey;
   }
 

@@ -8,6 +8,7 @@ import { Queue, type QueueDefinition, type QueueSettings } from "./queue.ts";
 import { readBuckets } from "./sql/bucket-owners.ts";
 import {
   adoptQueue,
+  ensureKeySpace,
   ensureLane,
   introduceQueue,
   type QueueRow,
@@ -15,11 +16,12 @@ import {
   registerQueue,
   settleKeySpace,
 } from "./sql/queues.ts";
-import { keyLane } from "./task.ts";
+import { DEFAULT_TENANT, keyLane } from "./task.ts";
 
 /** A queue as it is registered in the database. */
 export interface KnownQueue {
   readonly name: string;
+  /** Of the tenant "default"; that of another tenant is found by it. */
   readonly keySpaceId: number;
   readonly settings: QueueSettings;
   readonly definition: QueueDefinition | undefined;
@@ -63,6 +65,7 @@ export class QueueDirectory {
   readonly #db: Database;
   readonly #queues = new Map<string, FoundQueue>();
   readonly #lanes = new Map<string, number>();
+  readonly #keySpaces = new Map<string, number>();
   readonly #owners = new Map<number, KnownOwners>();
   readonly #clock: Clock;
   #introducing: Promise<unknown> = Promise.resolve();
@@ -211,20 +214,44 @@ export class QueueDirectory {
     const key = JSON.stringify([queue.name, tenant, priority]);
     const known = this.#lanes.get(key);
     if (known !== undefined) return known;
+    const { made, isKept } = await this.#make(tx, async (db) => {
+      if (db !== tx) await ensureLane(db, queue.name, tenant, PROBATION);
+      return await ensureLane(db, queue.name, tenant, priority);
+    });
+    if (isKept) this.#lanes.set(key, made);
+    return made;
+  }
+
+  /** Makes what is remembered here, and so must not depend on the caller's transaction. */
+  async #make(
+    tx: Queryable | undefined,
+    make: (db: Queryable) => Promise<number>,
+  ): Promise<{ readonly made: number; readonly isKept: boolean }> {
     try {
-      const lane = await this.#db.transaction(async (own) => {
+      const made = await this.#db.transaction(async (own) => {
         await setLockTimeout(own, LANE_PATIENCE_MS);
-        await ensureLane(own, queue.name, tenant, PROBATION);
-        return await ensureLane(own, queue.name, tenant, priority);
+        return await make(own);
       });
-      this.#lanes.set(key, lane);
-      return lane;
+      return { made, isKept: true };
     } catch (error) {
-      // The caller's own transaction made this lane, by SQL, and has not committed yet.
+      // The caller's own transaction made it, by SQL, and has not committed yet.
       const isBusy = sqlState(error) === "55P03" || sqlState((error as Error).cause) === "55P03";
       if (tx === undefined || !isBusy) throw error;
-      return await ensureLane(tx, queue.name, tenant, priority);
+      return { made: await make(tx), isKept: false };
     }
+  }
+
+  /** Where keys of the tenant are in order. `tx` is the caller's, if it has one. */
+  async keySpace(queue: KnownQueue, tenant: string, tx?: Queryable): Promise<number> {
+    if (tenant === DEFAULT_TENANT) return queue.keySpaceId;
+    const key = JSON.stringify([queue.keySpaceId, tenant]);
+    const known = this.#keySpaces.get(key);
+    if (known !== undefined) return known;
+    const { made, isKept } = await this.#make(tx, (db) =>
+      ensureKeySpace(db, queue.keySpaceId, tenant),
+    );
+    if (isKept) this.#keySpaces.set(key, made);
+    return made;
   }
 
   /**
@@ -259,9 +286,9 @@ export class QueueDirectory {
     return owners;
   }
 
-  /** The lane of bucket 0 of the queue's key space; the others count down from it. */
-  keyLane(queue: KnownQueue): number {
-    return keyLane(queue.keySpaceId, 0);
+  /** The lane of bucket 0 of the tenant's keys in the queue; the others count down from it. */
+  async keyLane(queue: KnownQueue, tenant: string, tx?: Queryable): Promise<number> {
+    return keyLane(await this.keySpace(queue, tenant, tx), 0);
   }
 }
 

@@ -9,11 +9,11 @@ import { type NewTask, TASK_KEYS, toJson } from "./new-task.ts";
 import { priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult } from "./schema.ts";
 import type { TaskShape } from "./sql/enqueue.ts";
+import { DEFAULT_TENANT } from "./task.ts";
 import { checkWebhook } from "./webhook-name.ts";
 
-export const DEFAULT_TENANT = "default";
 export const KEY_BYTES_MAX = 1024;
-const NAME_BYTES_MAX = 200;
+export const NAME_BYTES_MAX = 200;
 /** Before the base64 of bytes: of no bytes it is no text, and a list of one such would be empty. */
 const BYTES_MARK = "=";
 const TEXT_BYTES_MAX = 1024;
@@ -150,7 +150,7 @@ export class TaskEncoder {
     const maxAttempts = checkNumber("maxAttempts", task.maxAttempts ?? settings.maxAttempts, 1);
     const shape = {
       lane: isKeyed
-        ? this.#directory.keyLane(this.#queue)
+        ? await this.#directory.keyLane(this.#queue, tenant, this.#tx)
         : await this.#directory.lane(this.#queue, tenant, priority, this.#tx),
       queue: this.#queue.name,
       tenant,

@@ -10,6 +10,7 @@ import type { NewTask } from "./new-task.ts";
 import { mayPackKeyed, toPacks } from "./packing.ts";
 import type { QueueDefinition } from "./queue.ts";
 import { insertInPacks, insertRows, storeBulks } from "./store.ts";
+import { bucketOfLane } from "./task.ts";
 
 export interface EnqueueOptions {
   /** The caller's own transaction: the tasks exist when it commits. */
@@ -46,7 +47,7 @@ export async function enqueueTasks(
   }
   const isOnce = encoded.some((task) => task.idempotency !== undefined);
   const isMany = isOnce || known.settings.serialize;
-  const owners = await ownersFor(context.directory, known, encoded);
+  const owners = await ownersFor(context.directory, encoded);
   const insert = async (db: Queryable): Promise<string[]> =>
     isMany ? await insertOnce(context, db, encoded) : await insertAll(db, encoded, owners);
   try {
@@ -85,10 +86,11 @@ async function findFor(
 /** Who will take which of the tasks, when they may wait in packs. */
 async function ownersFor(
   directory: QueueDirectory,
-  { keySpaceId }: KnownQueue,
   tasks: readonly EncodedTask[],
 ): Promise<BucketOwners | undefined> {
-  return mayPackKeyed(tasks) ? await directory.owners(keySpaceId) : undefined;
+  const [first] = tasks;
+  if (first === undefined || !mayPackKeyed(tasks)) return undefined;
+  return await directory.owners(bucketOfLane(first.shape.lane).keySpaceId);
 }
 
 /** One statement: it stands or falls alone. */

@@ -175,7 +175,9 @@ export class Executor {
 
   /** Nobody takes them any more: what of the tenant has not started goes back. */
   slotsWent(queue: string, tenant: string): void {
-    this.giveBack(this.lines.drainOf(queue, tenant));
+    const ready = this.lines.drainOf(queue, tenant);
+    for (const { key } of ready) if (key !== undefined) this.giveBack(this.#keys.cut(key));
+    this.giveBack(ready);
   }
 
   /** Resolves when no handler runs. */

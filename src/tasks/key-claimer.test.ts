@@ -13,8 +13,10 @@ describe("a key space of which a worker owns nothing", () => {
       server: nobody,
       packs: nobody,
       perKey: nobody,
+      roomOf: nobody,
     };
-    const space = { id: 1, keyConcurrency: 1, isShared: true, queues: ["orders"] };
+    const of = { id: 1, baseId: 1, tenant: "default", queues: ["orders"] };
+    const space = { ...of, keyConcurrency: 1, isShared: true };
     expect(new KeyClaimer(nobody, nobody, space, more).restMs).toBe(Infinity);
   });
 });

@@ -1,19 +1,22 @@
 import type { Clock } from "../base/clock.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
+import { PACK_TASKS_MAX } from "./claimed-pack.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Executor } from "./executor.ts";
+import { allowanceOf } from "./key-allowance.ts";
 import { HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
 import { KeyPacks, type KeyPacksOptions } from "./key-packs.ts";
 import { KeyRates } from "./key-rates.ts";
+import type { KeySpace } from "./key-space.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
 import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
-import { type ClaimedRows, FIELD } from "./sql/claim.ts";
+import { type ClaimedRows, type ClaimRequest, FIELD } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
 import { lookAtKeyLanes } from "./sql/key-lanes.ts";
-import { probeKeySpace } from "./sql/key-packs.ts";
+import { type KeySpaceProbe, probeKeySpace, type WaitingPacks } from "./sql/key-packs.ts";
 import {
   claimHeldHeads,
   claimKeyedTasks,
@@ -23,17 +26,9 @@ import {
 } from "./sql/keys.ts";
 import { keyLane } from "./task.ts";
 
-/** The queues of one key space that this worker handles. */
-export interface KeySpace {
-  readonly id: number;
-  /** Tasks of one key that may be claimed at once; 1 is strict order, without a bound. */
-  readonly keyConcurrency: number;
-  /** Whether several queues share it: then a paused one holds back keys, not itself alone. */
-  readonly isShared: boolean;
-  readonly queues: readonly string[];
-}
-
 const FOREIGN_RETRY_MS = 50;
+/** Fewer are claimed one by one, not in packs. */
+const FEW = 2 * PACK_TASKS_MAX;
 
 /** What all key spaces of a worker share. */
 export interface KeyClaimerParts {
@@ -41,7 +36,9 @@ export interface KeyClaimerParts {
   readonly server: ServerWatch;
   readonly limiter: Limiter;
   /** So many of one key may wait in memory. */
-  readonly perKey: () => number;
+  readonly perKey: (tenant: string) => number;
+  /** How many of the tenant in the queue there is room for. Infinity: for anybody's. */
+  readonly roomOf: (queue: string, tenant: string) => number;
   readonly clock: Clock;
   readonly packs: KeyPacksOptions;
 }
@@ -70,7 +67,7 @@ export class KeyClaimer {
   readonly #server: ServerWatch;
   readonly #clock: Clock;
   readonly #limiter: Limiter;
-  readonly #perKey: () => number;
+  readonly #parts: KeyClaimerParts;
   readonly space: KeySpace;
   #rates: KeyRates | undefined;
   #keyRate: Rate | null = null;
@@ -83,7 +80,7 @@ export class KeyClaimer {
 
   constructor(session: Queryable, executor: Executor, space: KeySpace, parts: KeyClaimerParts) {
     this.#limiter = parts.limiter;
-    this.#perKey = parts.perKey;
+    this.#parts = parts;
     this.#session = session;
     this.#executor = executor;
     this.space = space;
@@ -112,20 +109,15 @@ export class KeyClaimer {
     this.#rates = rate === null ? undefined : new KeyRates(rate, this.#clock);
   }
 
-  /** What the database says we own. Returns the lanes that are no longer ours. */
-  own(owned: OwnedBuckets | undefined): number[] {
-    const epoch = owned?.epoch ?? "";
-    if (epoch === this.#epoch) return [];
+  /** What the database says we own. */
+  own({ epoch, buckets }: Pick<OwnedBuckets, "epoch" | "buckets">): void {
+    if (epoch === this.#epoch) return;
     this.#epoch = epoch;
-    const lanes = (owned?.buckets ?? []).map((bucket) => keyLane(this.space.id, bucket));
-    const kept = new Set(lanes);
-    const lost = [...this.#lanes.numbers, ...this.#unopened].filter((lane) => !kept.has(lane));
     this.#lanes.clear();
-    this.#unopened = lanes;
-    this.#packs.useLanes([], lanes);
+    this.#unopened = buckets.map((bucket) => keyLane(this.space.id, bucket));
+    this.#packs.useLanes([], this.#unopened);
     this.#openAgainAtMs = -Infinity;
     this.#rates?.restart();
-    return lost;
   }
 
   get owns(): number {
@@ -146,26 +138,45 @@ export class KeyClaimer {
 
   /** Somebody said that there is work: one look tells whether any of it is here. */
   async workArrived(): Promise<void> {
-    if (this.#lanes.size === 0) return;
-    if (this.#isBusy && this.#packs.mayWait) return;
-    await this.#probe();
+    if (this.isProbeWorth) await this.#probe();
+  }
+
+  get isProbeWorth(): boolean {
+    return this.#lanes.size > 0 && !(this.#isBusy && this.#packs.mayWait);
+  }
+
+  /** Packs that concern it. */
+  get waiting(): WaitingPacks {
+    return this.#packs.waiting;
+  }
+
+  probed({ hasRows, hasPacks, hasHolds }: KeySpaceProbe): void {
+    if (hasRows) this.#lanes.assumeWork();
+    this.#packs.probed(hasPacks);
+    // When one comes, somebody says so.
+    if (hasHolds === false) this.#nextHoldAtMs = Infinity;
   }
 
   /** Whether anything waits. */
   async #probe(): Promise<boolean> {
-    const { hasRows, hasPacks } = await probeKeySpace(this.#session, this.#packs.waiting);
-    if (hasRows) this.#lanes.assumeWork();
-    this.#packs.probed(hasPacks);
-    return hasRows || hasPacks;
+    const probe = await probeKeySpace(this.#session, this.#packs.waiting);
+    this.probed(probe);
+    return probe.hasRows || probe.hasPacks;
   }
 
   /** Whether a task of it is ready to start. */
   get isHere(): boolean {
-    return this.space.queues.some((queue) => this.#executor.lines.readyOf(queue)?.hasKeyed);
+    const { queues, tenant } = this.space;
+    return queues.some((queue) => this.#executor.lines.readyOf(queue)?.hasKeyedOf(tenant));
+  }
+
+  /** How many wait here behind others of their key; of one key no more than a few. */
+  get behind(): number {
+    return this.#executor.keys.aheadOf(this.space.id);
   }
 
   get hasWork(): boolean {
-    return this.#isHoldDue || this.#packs.mayWait || this.#isBusy;
+    return this.isHoldDue || this.#packs.mayWait || this.#isBusy;
   }
 
   /** Milliseconds until something is due that nobody announces. */
@@ -180,7 +191,7 @@ export class KeyClaimer {
     return Math.max(0, Math.min(opening, hold, rate, pack));
   }
 
-  get #isHoldDue(): boolean {
+  get isHoldDue(): boolean {
     return this.#lanes.size > 0 && this.#clock.now() >= this.#nextHoldAtMs;
   }
 
@@ -189,7 +200,7 @@ export class KeyClaimer {
   }
 
   #fullKeys(): string[] {
-    return this.#executor.keys.fullKeys(this.space.id, this.#perKey());
+    return this.#executor.keys.fullKeys(this.space.id, this.#parts.perKey(this.space.tenant));
   }
 
   /** Claimed from no more, until it is shown again that nothing in it is held by others. */
@@ -204,9 +215,10 @@ export class KeyClaimer {
     if (this.#unopened.length === 0 || this.#clock.now() < this.#openAgainAtMs) return;
     const epoch = this.#epoch;
     const asked = new Set(this.#unopened);
-    // A lease of our own that we lost is somebody else's, until it was reaped.
-    const ours = [...this.#executor.held].filter((task) => asked.has(task.lane));
-    const ids = ours.map((task) => task.id);
+    // A lease that we lost, or adopted without its place in line, is somebody else's until its end.
+    const ids = [...this.#executor.held]
+      .filter(({ lane, ranMs }) => asked.has(lane) && ranMs === undefined)
+      .map(({ id }) => id);
     const foreign = await findForeignLanes(this.#session, [...asked], ids);
     if (this.#epoch !== epoch) return;
     for (const lane of asked) if (!foreign.has(lane)) this.#lanes.open(lane);
@@ -217,9 +229,9 @@ export class KeyClaimer {
   }
 
   /** Where each lane begins. The snapshot may also close an epoch of the numbers. */
-  async look(): Promise<void> {
+  async look(isProbed = false): Promise<void> {
     if (this.#lanes.size === 0) return;
-    if (!this.#isBusy && !(await this.#probe())) return;
+    if (!this.#isBusy && (isProbed ? !this.#packs.mayWait : !(await this.#probe()))) return;
     const [epoch, before] = [this.#epoch, this.#settling.settled];
     const asked = this.#lanes.asks(this.#fullKeys());
     const { version } = this.#packs;
@@ -241,9 +253,9 @@ export class KeyClaimer {
     const rows = await this.#claimRows(want, facts, take);
     if (rows > 0) this.#packs.found();
     if (rows >= want || this.#lanes.size === 0) return rows;
-    const [queue] = this.#allowance() === undefined ? this.space.queues : [];
+    const [queue] = this.#allowance(want) === undefined ? this.space.queues : [];
     const { marker } = this.#server;
-    const owner = { ...facts, epoch: this.#epoch, marker };
+    const owner = { ...facts, baseId: this.space.baseId, epoch: this.#epoch, marker };
     return rows + (await this.#packs.claim(want - rows, queue, owner, this.#fullKeys()));
   }
 
@@ -262,7 +274,7 @@ export class KeyClaimer {
     let isLimited = false;
     let hasPassed = asked.full.length > 0;
     const tasks = await take(async (claimId) => {
-      const perKey = this.#allowance();
+      const perKey = this.#allowance(want);
       isLimited = perKey !== undefined;
       const claimed = await claimKeyedTasks(
         this.#session,
@@ -271,6 +283,7 @@ export class KeyClaimer {
           claimId,
           proofs: this.#limiter.proofs(),
           keySpaceId: this.space.id,
+          baseId: this.space.baseId,
           epoch: this.#epoch,
           marker,
           packs: this.#packs.waiting,
@@ -305,36 +318,36 @@ export class KeyClaimer {
     return count;
   }
 
-  #allowance(): KeyAllowance | undefined {
-    const { keyConcurrency, isShared } = this.space;
-    const limited = this.space.queues.filter((queue) => this.#limiter.isLimited(queue));
-    const isFree = keyConcurrency === 1 && this.#rates === undefined && !isShared;
-    if (isFree && limited.length === 0) return undefined;
-    const most = keyConcurrency === 1 ? this.#perKey() : keyConcurrency;
-    const held = keyConcurrency === 1 ? [] : this.#executor.keys.counts(this.space.id);
-    const limits = new Map<string, { tenant: string; key: string; allowed: number }>();
-    const limit = (tenant: string, key: string, allowed: number): void => {
-      const id = JSON.stringify([tenant, key]);
-      const known = limits.get(id);
-      limits.set(id, { tenant, key, allowed: Math.min(known?.allowed ?? Infinity, allowed) });
-    };
-    for (const { tenant, key, count } of held) limit(tenant, key, Math.max(0, most - count));
-    for (const { tenant, key, allowed } of this.#rates?.spent() ?? []) limit(tenant, key, allowed);
-    const otherwise = Math.min(most, this.#rates?.fresh() ?? most);
-    const queues = limited.map((queue) => ({ queue, allowed: this.#limiter.allowed(queue) }));
-    return { otherwise, keys: [...limits.values()], queues };
+  #allowance(want: number): KeyAllowance | undefined {
+    const { id, tenant, isShared } = this.space;
+    // Of few that are wanted none too many are taken, and of a queue that nobody asks for none.
+    const isFew = isShared || want < Math.max(this.#lanes.size, FEW);
+    return allowanceOf({
+      ...this.space,
+      perKey: this.#parts.perKey(tenant),
+      held: () => this.#executor.keys.counts(id),
+      rates: this.#rates,
+      limitOf: (queue) => this.#limiter.allowed(queue),
+      roomOf: (queue) => {
+        const room = this.#parts.roomOf(queue, tenant);
+        if (room === Infinity || !isFew) return Infinity;
+        return room > 0 ? want : 0;
+      },
+    });
   }
 
   /** Claims the heads of held keys whose time has come, and lets keys flow that may. */
   async claimHeads(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
-    if (!this.#isHoldDue) return 0;
+    if (!this.isHoldDue) return 0;
     this.#nextHoldAtMs = this.#clock.now() + HOLD_RETRY_MS;
     if (want <= 0) return 0;
     const lanes = this.#lanes.numbers;
-    const { id } = this.space;
+    const { id, baseId, tenant } = this.space;
     for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
     for (const queue of this.space.queues) await this.#limiter.take(queue, want);
-    const exceptQueues = this.space.queues.filter((queue) => this.#limiter.allowed(queue) < 1);
+    const exceptQueues = this.space.queues.filter(
+      (queue) => Math.min(this.#limiter.allowed(queue), this.#parts.roomOf(queue, tenant)) < 1,
+    );
     const others = this.space.queues.filter((queue) => !exceptQueues.includes(queue));
     const all = Math.min(want, ...others.map((queue) => this.#limiter.allowed(queue)));
     if (others.length === 0) {
@@ -351,6 +364,7 @@ export class KeyClaimer {
             claimId,
             proofs: this.#limiter.proofs(),
             keySpaceId: id,
+            baseId,
             epoch: this.#epoch,
           },
           lanes,
@@ -383,7 +397,4 @@ const HOLD_RETRY_MS = 100;
 const RATE_RETRY_MS = 100;
 const PACK_RETRY_MS = 20;
 
-export interface ClaimFacts {
-  readonly workerId: string;
-  readonly leaseSeconds: number;
-}
+export type ClaimFacts = Pick<ClaimRequest, "workerId" | "leaseSeconds">;

@@ -1,6 +1,7 @@
 import type { ClaimedTask, KeyLine } from "./claimed-task.ts";
 import { PER_KEY_MAX } from "./prefetch.ts";
 import { FIELD } from "./sql/claim.ts";
+import { bucketOfLane } from "./task.ts";
 
 /**
  * The keyed tasks that this worker holds, one line per key. A task is released to run only when the
@@ -13,6 +14,7 @@ export class KeyLines {
   /** By key: how many are on their way back to the database. */
   readonly #returning = new Map<string, number>();
   readonly #recorders = new Set<Set<string>>();
+  readonly #spaces = new Map<number, { ahead: number }>();
 
   /** Held behind others of their key. */
   get waiting(): number {
@@ -28,7 +30,8 @@ export class KeyLines {
   enter(key: string, task: ClaimedTask): boolean {
     let line = this.#lines.get(key);
     if (line === undefined) {
-      line = { running: 0, waiting: 0, first: undefined, last: undefined };
+      const space = this.#spaceOf(bucketOfLane(task.lane).keySpaceId);
+      line = { running: 0, waiting: 0, first: undefined, last: undefined, space };
       this.#lines.set(key, line);
     }
     if (line.first === undefined && line.running < keyConcurrency(task)) {
@@ -77,7 +80,24 @@ export class KeyLines {
     const before = Math.min(line.waiting, PER_KEY_MAX);
     line.waiting += change;
     this.#waiting += change;
-    this.#ahead += Math.min(line.waiting, PER_KEY_MAX) - before;
+    const more = Math.min(line.waiting, PER_KEY_MAX) - before;
+    this.#ahead += more;
+    line.space.ahead += more;
+  }
+
+  #spaceOf(keySpaceId: number): { ahead: number } {
+    const known = this.#spaces.get(keySpaceId);
+    if (known !== undefined) return known;
+    // Lines hold on to theirs; one of which none waits counts nothing.
+    if (this.#lines.size === 0) this.#spaces.clear();
+    const space = { ahead: 0 };
+    this.#spaces.set(keySpaceId, space);
+    return space;
+  }
+
+  /** As `ahead`, of one key space. */
+  aheadOf(keySpaceId: number): number {
+    return this.#spaces.get(keySpaceId)?.ahead ?? 0;
   }
 
   /** Everything that waits in the line: it must not run here now. */

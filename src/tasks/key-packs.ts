@@ -23,6 +23,8 @@ const SEARCH_MS = 100;
 /** What a claim must find true. */
 export interface OwnerFacts {
   readonly workerId: string;
+  /** The space that the queues name. */
+  readonly baseId: number;
   readonly leaseSeconds: number;
   readonly epoch: string;
   readonly marker: string | null;

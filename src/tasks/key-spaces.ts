@@ -1,35 +1,43 @@
 import type { Clock } from "../base/clock.ts";
+import type { Demand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
-import {
-  type ClaimFacts,
-  KeyClaimer,
-  type KeyClaimerParts,
-  type KeySpace,
-  type TakeRows,
-} from "./key-claimer.ts";
+import { type ClaimFacts, KeyClaimer, type KeyClaimerParts, type TakeRows } from "./key-claimer.ts";
+import { isSameQueues, type KeyedQueues, tenantSpace } from "./key-space.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
-import { readOwnedBuckets } from "./sql/keys.ts";
+import { probeKeySpaces } from "./sql/key-packs.ts";
+import { type OwnedBuckets, readOwnedBuckets } from "./sql/keys.ts";
 import { readStoppedKeys } from "./sql/queue-admin.ts";
-import { bucketOfLane, keyId } from "./task.ts";
+import { bucketOfLane, keyId, keyLane } from "./task.ts";
 
 /** While there is work, looking at all buckets again is worth this much. */
 const LOOK_MS = 100;
+/** Of as many spaces tasks are claimed without waiting for each other's answers. */
+const CLAIMS_AT_ONCE = 8;
 
 /** How much of a key space a worker wants: keyed tasks wait for each other in memory. */
-export type WantKeyed = (space: KeyClaimer) => number;
+export type WantKeyed = Pick<Demand, "wantKeyed" | "isForAll">;
 
-/** All key spaces of which this worker handles queues, and which buckets of them it owns. */
+/** All key spaces of which this worker owns buckets: of its queues, one for each tenant. */
 export class KeySpaces {
   readonly #session: TaskSession;
   readonly #executor: Executor;
   readonly #facts: ClaimFacts;
   readonly #clock: Clock;
-  #spaces = new Map<number, KeyClaimer>();
+  #parts: KeyClaimerParts | undefined;
+  /** By the key space that they name. */
+  #queues: ReadonlyMap<number, KeyedQueues> = new Map();
+  readonly #spaces = new Map<number, KeyClaimer>();
+  #limits: ReadonlyMap<string, Limits> = new Map();
   /** Of which something was asked for in the last round. */
-  readonly #wanted = new Set<KeyClaimer>();
+  #wanted: readonly KeyClaimer[] = [];
+  /** Grows when somebody says that there is work; by space, which of that it has heard. */
+  #news = 0;
+  readonly #heard = new WeakMap<KeyClaimer, number>();
   #isOwnershipNews = true;
   #lookedAtMs = -Infinity;
+  /** Where to begin, so that nobody is always last. */
+  #first = 0;
 
   constructor(session: TaskSession, executor: Executor, facts: ClaimFacts, clock: Clock) {
     this.#session = session;
@@ -39,17 +47,21 @@ export class KeySpaces {
   }
 
   /** Set once the queues are registered. What is known of a space that is as before stays. */
-  use(spaces: readonly KeySpace[], parts: KeyClaimerParts): void {
-    const claimerOf = (space: KeySpace): KeyClaimer => {
-      const known = this.#spaces.get(space.id);
-      if (known !== undefined && isSame(known.space, space)) return known;
-      return new KeyClaimer(this.#session, this.#executor, space, parts);
-    };
-    this.#spaces = new Map(spaces.map((space) => [space.id, claimerOf(space)]));
+  use(queues: readonly KeyedQueues[], parts: KeyClaimerParts): void {
+    const isAsBefore =
+      queues.length === this.#queues.size &&
+      queues.every((one) => isSameQueues(this.#queues.get(one.id), one));
+    if (isAsBefore) return;
+    this.#parts = parts;
+    this.#queues = new Map(queues.map((one) => [one.id, one]));
+    for (const [id, { space }] of this.#spaces) {
+      if (!isSameQueues(this.#queues.get(space.baseId), space)) this.#spaces.delete(id);
+    }
     this.#isOwnershipNews = true;
   }
 
   useLimits(limits: ReadonlyMap<string, Limits>): void {
+    this.#limits = limits;
     for (const space of this.#spaces.values()) space.useLimits(limits);
   }
 
@@ -71,7 +83,7 @@ export class KeySpaces {
 
   /** Milliseconds until something is due that nobody announces. What is not wanted is not due. */
   get restMs(): number {
-    return Math.min(...[...this.#wanted].map((space) => space.restMs));
+    return Math.min(...this.#wanted.map((space) => space.restMs));
   }
 
   /** Asks what is ours when that may have changed, and gives back what is not. */
@@ -87,42 +99,134 @@ export class KeySpaces {
   }
 
   async #readOwnership(): Promise<void> {
-    if (this.#spaces.size === 0) return;
+    if (this.#queues.size === 0) return;
     const owned = await readOwnedBuckets(this.#session, this.#facts.workerId);
-    for (const [id, space] of this.#spaces) {
-      const lost = space.own(owned.find(({ keySpaceId }) => keySpaceId === id));
-      if (lost.length > 0) this.#executor.leaveLanes(new Set(lost));
-    }
-    const lanes = [...this.#executor.held].flatMap(({ lane }) => (lane < 0 ? [lane] : []));
-    if (lanes.length === 0) return;
-    const stopped = await readStoppedKeys(this.#session, [...new Set(lanes)]);
+    const lanes = this.#own(owned);
+    const held = new Set<number>();
+    for (const { lane } of this.#executor.held) if (lane < 0) held.add(lane);
+    const lost = [...held].filter((lane) => !lanes.has(lane));
+    if (lost.length > 0) this.#executor.leaveLanes(new Set(lost));
+    if (held.size === 0) return;
+    const stopped = await readStoppedKeys(this.#session, [...held]);
     const keys = stopped.map((one) => keyId(one.lane, one.tenant, one.partition_key));
     this.#executor.stopKeys(new Set(keys));
   }
 
+  /** Takes in what is ours. Returns the lanes. Of queues that are not known yet nothing is. */
+  #own(owned: readonly OwnedBuckets[]): Set<number> {
+    const lanes = new Set<number>();
+    const spaces = new Set<number>();
+    for (const one of owned) {
+      const space = this.#spaces.get(one.keySpaceId) ?? this.#open(one);
+      if (space === undefined) continue;
+      spaces.add(one.keySpaceId);
+      space.own(one);
+      for (const bucket of one.buckets) lanes.add(keyLane(one.keySpaceId, bucket));
+    }
+    for (const id of this.#spaces.keys()) if (!spaces.has(id)) this.#spaces.delete(id);
+    return lanes;
+  }
+
+  #open(owned: OwnedBuckets): KeyClaimer | undefined {
+    const queues = this.#queues.get(owned.baseId);
+    if (queues === undefined || this.#parts === undefined) return undefined;
+    const space = tenantSpace(queues, owned);
+    const claimer = new KeyClaimer(this.#session, this.#executor, space, this.#parts);
+    claimer.useLimits(this.#limits);
+    this.#spaces.set(space.id, claimer);
+    return claimer;
+  }
+
   /** Claims from each space as much as is wanted of it. */
   async claim(isNews: boolean, want: WantKeyed, take: TakeRows): Promise<number> {
+    if (isNews) this.#news += 1;
     const isLookDue = this.#clock.now() - this.#lookedAtMs >= LOOK_MS;
     if (isLookDue) this.#lookedAtMs = this.#clock.now();
+    const wanted = [...this.#spaces.values()].filter(
+      (space) => space.owns > 0 && want.wantKeyed(space) > 0,
+    );
+    this.#wanted = wanted;
+    const [only] = wanted;
+    if (only === undefined) return 0;
+    if (wanted.length > 1) {
+      await this.#lookAtAll(wanted, isLookDue);
+      return await this.#claimFromAll(wanted, want, take);
+    }
+    await only.open();
+    if (this.#hasNews(only)) await only.workArrived();
+    else if (isLookDue) await only.look();
+    this.#heard.set(only, this.#news);
+    const heads = await only.claimHeads(want.wantKeyed(only), this.#facts, take);
+    return heads + (await only.claim(want.wantKeyed(only), this.#facts, take));
+  }
+
+  #hasNews(space: KeyClaimer): boolean {
+    return this.#heard.get(space) !== this.#news;
+  }
+
+  /** As above, with one probe for all: of many tenants few have work at a time. */
+  async #lookAtAll(wanted: readonly KeyClaimer[], isLookDue: boolean): Promise<void> {
+    await all(wanted.map((space) => space.open()));
+    const looking = isLookDue ? wanted.filter((space) => !this.#hasNews(space)) : [];
+    const asked = wanted.filter(
+      (space) => space.isHoldDue || (space.isProbeWorth && (isLookDue || this.#hasNews(space))),
+    );
+    if (asked.length > 0) {
+      const probes = await probeKeySpaces(
+        this.#session,
+        asked.map((space) => space.waiting),
+      );
+      for (const [place, probe] of probes.entries()) asked[place]?.probed(probe);
+    }
+    for (const space of wanted) this.#heard.set(space, this.#news);
+    await all(looking.map((space) => space.look(true)));
+  }
+
+  /** Of how many spaces tasks are claimed at once. */
+  #widthOf([first]: readonly KeyClaimer[], want: WantKeyed): number {
+    // Of what limits allow each must know what the one before it took.
+    const isLimited = this.#parts !== undefined && this.#parts.limiter.queues.length > 0;
+    if (isLimited || first === undefined) return 1;
+    // A claim brings one of each bucket at least: few are not asked of many.
+    const most = want.isForAll ? want.wantKeyed(first) : CLAIMS_AT_ONCE;
+    return Math.max(1, Math.min(CLAIMS_AT_ONCE, most));
+  }
+
+  /** Heads one after another, because one of all may be on probation. */
+  async #claimFromAll(
+    wanted: readonly KeyClaimer[],
+    want: WantKeyed,
+    take: TakeRows,
+  ): Promise<number> {
     let taken = 0;
-    this.#wanted.clear();
-    for (const space of this.#spaces.values()) {
-      if (space.owns === 0 || want(space) <= 0) continue;
-      this.#wanted.add(space);
-      await space.open();
-      if (isNews) await space.workArrived();
-      else if (isLookDue) await space.look();
-      taken += await space.claimHeads(want(space), this.#facts, take);
-      taken += await space.claim(want(space), this.#facts, take);
+    for (const space of wanted) {
+      taken += await space.claimHeads(want.wantKeyed(space), this.#facts, take);
+    }
+    const busy = wanted.filter((space) => space.hasWork);
+    this.#first += 1;
+    const from = this.#first % Math.max(1, busy.length);
+    const inTurn = [...busy.slice(from), ...busy.slice(0, from)];
+    const width = this.#widthOf(inTurn, want);
+    for (let at = 0; at < inTurn.length; at += width) {
+      const some = inTurn.slice(at, at + width);
+      const counts = await all(
+        some.map(async (space) => {
+          const most = want.wantKeyed(space);
+          const share = want.isForAll ? Math.ceil(most / some.length) : most;
+          return await space.claim(share, this.#facts, take);
+        }),
+      );
+      taken += counts.reduce((sum, count) => sum + count, 0);
     }
     return taken;
   }
 }
 
-function isSame(known: KeySpace, space: KeySpace): boolean {
-  return (
-    known.keyConcurrency === space.keyConcurrency &&
-    known.queues.length === space.queues.length &&
-    known.queues.every((queue, place) => queue === space.queues[place])
-  );
+/** Waits for all, also when one fails: nothing may be under way when the next turn begins. */
+async function all<T>(some: readonly Promise<T>[]): Promise<T[]> {
+  const settled = await Promise.allSettled(some);
+  return settled.map((one) => {
+    if (one.status === "rejected") throw one.reason;
+    return one.value;
+  });
 }

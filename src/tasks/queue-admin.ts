@@ -4,7 +4,7 @@ import { bucketOf } from "../cluster/ring.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Database } from "../db/database.ts";
 import type { QueueDirectory } from "./directory.ts";
-import { DEFAULT_TENANT, KEY_BYTES_MAX, requireText } from "./encode.ts";
+import { KEY_BYTES_MAX, NAME_BYTES_MAX, requireText } from "./encode.ts";
 import { type LimitChanges, type Limits, resolveLimitChanges } from "./limits.ts";
 import { Queue, type QueueDefinition } from "./queue.ts";
 import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
@@ -19,7 +19,7 @@ import {
   setLimits,
 } from "./sql/queue-admin.ts";
 import { ensureQueue, readQueues } from "./sql/queues.ts";
-import { keyLane } from "./task.ts";
+import { DEFAULT_TENANT, keyLane } from "./task.ts";
 import type { AdminChannels } from "./task-admin.ts";
 
 /** A queue as people see it. Counts are kept, not counted: asking is cheap however deep it is. */
@@ -52,6 +52,8 @@ export interface PauseKeyOptions extends KeyOptions {
 /** Who owns which buckets of a key space. */
 export interface RingView {
   readonly keySpace: string;
+  /** Whose keys. */
+  readonly tenant: string;
   readonly queues: readonly string[];
   readonly owners: readonly BucketOwner[];
 }
@@ -145,7 +147,7 @@ export class QueueAdmin {
       throw new InvalidInputError("until must be a valid Date");
     }
     requireText("key", key, KEY_BYTES_MAX);
-    const { keySpaceId } = await this.#directory.find(queue);
+    const keySpaceId = await this.#keySpaceOf(queue, tenant);
     const lane = keyLane(keySpaceId, bucketOf(key));
     await pauseKey(this.#db, { keySpaceId, tenant, key, lane, until, reason });
     await announceChange(this.#db, this.#channels.changes);
@@ -157,16 +159,23 @@ export class QueueAdmin {
     key: string,
     { tenant = DEFAULT_TENANT }: KeyOptions = {},
   ): Promise<boolean> {
-    const { keySpaceId } = await this.#directory.find(queue);
+    const keySpaceId = await this.#keySpaceOf(queue, tenant);
     const wasPaused = await resumeKey(this.#db, keySpaceId, tenant, key);
     await announceChange(this.#db, this.#channels.changes);
     return wasPaused;
   }
 
+  async #keySpaceOf(queue: QueueDefinition | string, tenant: string): Promise<number> {
+    requireText("tenant", tenant, NAME_BYTES_MAX);
+    return await this.#directory.keySpace(await this.#directory.find(queue), tenant);
+  }
+
   /** Owners of the buckets of every key space, as the database has them. */
   async ring(): Promise<RingView[]> {
     const spaces = await readKeySpaceOwners(this.#db);
-    return spaces.map(({ name, queues, owners }) => ({ keySpace: name, queues, owners }));
+    return spaces.map(({ name, tenant, queues, owners }) => {
+      return { keySpace: name, tenant, queues, owners };
+    });
   }
 
   async #change(queue: string, changing: Promise<boolean>): Promise<void> {

@@ -8,7 +8,7 @@ export interface ReadyLineOptions {
   readonly fairnessTurn: number;
   /** Seconds of waiting that weigh as much as one step of priority. */
   readonly agingSeconds: number;
-  /** Nothing more of the lane is ready; of a keyed one, nothing keyed. */
+  /** Nothing more of the lane is ready; of a keyed one, nothing keyed of its tenant. */
   readonly onDry: (lane: number) => void;
   /** Whether tasks of the tenant may start now. Defaults to always. */
   readonly isOpen?: (tenant: string) => boolean;
@@ -50,7 +50,6 @@ export class ReadyLine {
   /** Where the last unkeyed task went, as the next one often does. */
   #last: Strand | undefined;
   #size = 0;
-  #keyed = 0;
 
   constructor(settings: QueueSettings, options: ReadyLineOptions) {
     this.#settings = settings;
@@ -64,8 +63,9 @@ export class ReadyLine {
     return this.#size;
   }
 
-  get hasKeyed(): boolean {
-    return this.#keyed > 0;
+  /** Whether something keyed of the tenant is here. */
+  hasKeyedOf(tenant: string): boolean {
+    return (this.#tenants.get(tenant)?.keyed?.tasks.size ?? 0) > 0;
   }
 
   /** Whether something of this lane of unkeyed tasks is here. */
@@ -79,7 +79,6 @@ export class ReadyLine {
     strand.tenant.ready += 1;
     this.#turns.join(strand.tenant);
     this.#size += 1;
-    if (task.lane < 0) this.#keyed += 1;
   }
 
   /** How many of the tenant wait here. */
@@ -107,9 +106,7 @@ export class ReadyLine {
     tenant.ready -= 1;
     if (task.state === "claimed") tenant.credit -= 1; // Else it was given back, and starts nowhere.
     this.#size -= 1;
-    if (task.lane < 0) this.#keyed -= 1;
-    const isDry = task.lane < 0 ? this.#keyed === 0 : strand.tasks.size === 0;
-    if (isDry) this.#options.onDry(task.lane);
+    if (strand.tasks.size === 0) this.#options.onDry(task.lane);
     return task;
   }
 
@@ -136,7 +133,6 @@ export class ReadyLine {
     const all = strandsOf(tenant).flatMap(({ tasks }) => tasks.drain());
     tenant.ready = 0;
     this.#size -= all.length;
-    for (const { lane } of all) if (lane < 0) this.#keyed -= 1;
     return all;
   }
 

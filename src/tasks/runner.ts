@@ -1,7 +1,9 @@
+import { isDeepStrictEqual } from "node:util";
 import { type Clock, pause } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
+import type { TenantService } from "../cluster/sql/workers.ts";
 import type { Database } from "../db/database.ts";
 import { Notifier } from "../db/notifier.ts";
 import { Acts } from "./acts.ts";
@@ -12,10 +14,10 @@ import type { Demand } from "./demand.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
-import type { KeySpace } from "./key-claimer.ts";
+import type { KeyedQueues } from "./key-space.ts";
 import { storedLimits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
-import { type TaskHandler, tenantWeight } from "./queue.ts";
+import { type QueueSettings, type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import { TaskSession } from "./session.ts";
 import { settleRefused } from "./settlement.ts";
@@ -52,14 +54,16 @@ export interface TaskRunnerOptions {
   readonly logger: Logger;
   readonly metrics: TaskMetrics;
   readonly isTrusted: () => boolean;
-  /** Other queues are handled from now on, as others are to know. */
-  readonly onQueues?: (queues: readonly string[]) => Promise<void>;
+  /** Tasks of these tenants are run for others from now on, as the leader is to know. */
+  readonly onService?: (tenants: readonly TenantService[]) => Promise<void>;
 }
 
 /** How long aborted handlers may take to notice before their tasks are given back around them. */
 const ABORT_GRACE_MS = 1_000;
 const ANSWER_MS = 5_000;
 const LOST_MARGIN_MS = 3_000;
+/** When the queues could not be read. */
+const READ_AGAIN_MS = 1_000;
 /** How long the ends of a batch wait when one of its rows is locked, before they go without it. */
 const END_LOCK_TIMEOUT_MS = 100;
 
@@ -84,6 +88,13 @@ export class TaskRunner implements Service {
   readonly #executor: Executor;
   readonly #claimer: Claimer;
   readonly #notifier: Notifier;
+  #isOver = false;
+  #isStale = false;
+  #isReading = false;
+  #cancelReading: (() => void) | undefined;
+  #readings = 0;
+  /** Of the readings of queues: the last that counts. */
+  #newest = 0;
 
   constructor(db: Database, directory: QueueDirectory, options: TaskRunnerOptions) {
     this.#db = db;
@@ -163,28 +174,42 @@ export class TaskRunner implements Service {
 
   /** Makes the queues known, so that anybody can enqueue to them. */
   async register(): Promise<void> {
-    const spaces = new Map<number, KeySpace>();
-    const isRemote = this.#options.remote !== undefined;
-    for (const { queue } of this.#executor.lines.handlers) {
-      // What others run is defined by others.
-      const { keySpaceId: id } = await this.#directory.find(isRemote ? queue.name : queue);
-      const other = spaces.get(id);
-      const { keyConcurrency } = queue.settings;
-      spaces.set(id, {
-        id,
-        keyConcurrency: Math.min(keyConcurrency, other?.keyConcurrency ?? Infinity),
-        isShared: other !== undefined,
-        queues: [...(other?.queues ?? []), queue.name],
-      });
+    // What others run is defined by others.
+    if (this.#options.remote === undefined) {
+      for (const { queue } of this.#executor.lines.handlers) await this.#directory.find(queue);
     }
-    this.#claimer.useKeySpaces([...spaces.values()]);
-    await this.#readLimits();
+    await this.#readQueues();
   }
 
-  /** As they are stored: a person may have changed them. */
-  async #readLimits(more: readonly string[] = []): Promise<void> {
-    const names = [...this.#executor.lines.names, ...more];
-    const rows = await readQueues(this.#db, names);
+  /** As they are stored: a person, or whoever defined them, may have changed them. */
+  async #readQueues(more: readonly string[] = []): Promise<void> {
+    const { lines } = this.#executor;
+    this.#readings += 1;
+    const reading = this.#readings;
+    const rows = await readQueues(this.#db, [...lines.names, ...more]);
+    if (reading < this.#newest) {
+      await this.#readQueues(more); // A later one was answered before, perhaps without these.
+      return;
+    }
+    this.#newest = reading;
+    const isRemote = this.#options.remote !== undefined;
+    const queues = new Map<number, KeyedQueues>();
+    for (const { name, key_space_id: id, settings } of rows) {
+      const handler = lines.handlerOf(name);
+      if (handler === undefined) continue;
+      const { queue } = handler;
+      const now = isRemote ? { ...queue, settings: settings as QueueSettings } : queue;
+      if (isRemote && !isDeepStrictEqual(now, queue)) lines.handle({ ...handler, queue: now });
+      const others = queues.get(id);
+      const { keyConcurrency } = now.settings;
+      queues.set(id, {
+        id,
+        keyConcurrency: Math.min(keyConcurrency, others?.keyConcurrency ?? Infinity),
+        isShared: others !== undefined,
+        queues: [...(others?.queues ?? []), name],
+      });
+    }
+    this.#claimer.useKeySpaces([...queues.values()]);
     this.#claimer.useLimits(new Map(rows.map((row) => [row.name, storedLimits(row.limits)])));
   }
 
@@ -194,11 +219,14 @@ export class TaskRunner implements Service {
 
   /** Tasks of more queues are run, or by other handlers, from now on. */
   async handle(handlers: readonly TaskHandler[]): Promise<void> {
-    await this.#readLimits(handlers.map(({ queue }) => queue.name)); // No claim may pass them.
+    await this.#readQueues(handlers.map(({ queue }) => queue.name)); // No claim may pass them.
     for (const handler of handlers) this.#executor.lines.handle(handler);
     await this.register();
-    await this.#options.onQueues?.(this.#executor.lines.names);
-    this.#claimer.workArrived();
+  }
+
+  /** Whose tasks are run for others from now on. */
+  async serve(tenants: readonly TenantService[]): Promise<void> {
+    await this.#options.onService?.(tenants);
   }
 
   /** Somebody takes tasks of the tenant now: what is ready starts. */
@@ -252,10 +280,30 @@ export class TaskRunner implements Service {
   changed(): void {
     this.renewer.changed();
     this.#claimer.ownersChanged();
-    this.#readLimits().catch((error: unknown) => {
-      // The next change, or the next start, reads them again; claims prove what they rely on.
-      this.#options.logger.warn({ error: messageOf(error) }, "could not read the limits of queues");
-    });
+    void this.#readAgain();
+  }
+
+  /** Once more after the last change, however many come meanwhile. */
+  async #readAgain(): Promise<void> {
+    this.#isStale = true;
+    if (this.#isReading) return;
+    this.#isReading = true;
+    try {
+      while (this.#isStale) {
+        this.#isStale = false;
+        await this.#readQueues();
+      }
+    } catch (error) {
+      if (this.#isOver) return;
+      // Claims prove what they rely on.
+      this.#options.logger.warn({ error: messageOf(error) }, "could not read the queues");
+      this.#cancelReading ??= this.#options.clock.after(READ_AGAIN_MS, () => {
+        this.#cancelReading = undefined;
+        void this.#readAgain();
+      });
+    } finally {
+      this.#isReading = false;
+    }
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -264,6 +312,8 @@ export class TaskRunner implements Service {
       await this.#drain();
       await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {
+      this.#isOver = true;
+      this.#cancelReading?.();
       this.#executor.close();
       await Promise.all([this.#claims.close(), this.#ends.close()]);
     }

@@ -1,6 +1,9 @@
 import { TidemillError } from "../base/errors.ts";
 import { BUCKETS } from "../cluster/ring.ts";
 
+/** Whose a task is when nobody says. */
+export const DEFAULT_TENANT = "default";
+
 /** What every act on a claimed task is compared with. None of the three says enough alone. */
 export interface LeaseToken {
   readonly taskId: string;

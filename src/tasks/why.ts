@@ -1,5 +1,6 @@
 import type { TaskRow } from "./sql/inspect.ts";
 import type { HoldFact, WhyFacts } from "./sql/why.ts";
+import { DEFAULT_TENANT } from "./task.ts";
 
 /** The first reason that keeps a task from running, in the order in which it would have to end. */
 export function explain(task: TaskRow, facts: WhyFacts | undefined): string {
@@ -75,12 +76,13 @@ function explainTime({ is_early, run_at, attempt }: WhyFacts): string | undefine
 }
 
 function explainWorkers(facts: WhyFacts): string | undefined {
-  const { workers, queue, partition_key, owner, key_space } = facts;
-  if (workers === 0) return `no live worker handles queue "${queue}"; start one`;
+  const { workers, queue, tenant, partition_key, owner, key_space } = facts;
+  const whose = tenant === DEFAULT_TENANT ? "" : ` for tenant "${tenant}"`;
+  if (workers === 0) return `no live worker handles queue "${queue}"${whose}; start one`;
   if (partition_key !== null && owner === null) {
     return (
       `no worker owns the bucket of key "${partition_key}": ` +
-      `none handles all queues of key space "${key_space}"`
+      `none handles all queues of key space "${key_space}"${whose}`
     );
   }
   return undefined;

@@ -189,7 +189,7 @@ export class Assembly {
       metrics,
       isTrusted: () => registry.isTrusted,
       remote: options.remote,
-      onQueues: (queues) => registry.useQueues(queues),
+      onService: (tenants) => registry.serve(tenants),
     });
   }
 
@@ -242,7 +242,6 @@ export class Assembly {
       version: VERSION,
       capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
       queues: options.handlers.map(({ queue }) => queue.name),
-      ownsKeys: options.remote === undefined,
     };
     return new Registry(db, registration, {
       url: this.#context.directUrl,

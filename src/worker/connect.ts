@@ -72,14 +72,18 @@ export function openDatabase(url: string | undefined, options: ConnectOptions): 
 }
 
 export function tasksChannel(names: Names): string {
-  const channel = names.splices["tasks_channel"];
-  if (channel === undefined) throw new Error("no channel for tasks");
-  return channel;
+  return channelOf(names, "tasks_channel");
 }
 
 /** Clusters on other tables of the same database do not wake each other. */
 export function changesChannel(names: Names): string {
-  return `tidemill_changes_${fnv1a(names.fingerprint).toString(36)}`;
+  return channelOf(names, "changes_channel");
+}
+
+function channelOf({ splices }: Names, name: string): string {
+  const channel = splices[name];
+  if (channel === undefined) throw new Error(`there is no ${name}`);
+  return channel;
 }
 
 /** Clusters on other tables of the same database elect their own leaders. */

@@ -56,6 +56,7 @@ const claimPacks =
     racer.transaction(async (tx) => {
       const { packs, obstacle } = await claimKeyedPacks(tx, {
         keySpaceId: 0,
+        baseId: 0,
         floor: 0,
         buckets: KEY_BUCKETS,
         owned: KEY_BUCKETS,

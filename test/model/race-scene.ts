@@ -182,6 +182,7 @@ export async function claimKeyIn(
     leaseSeconds: 60,
     proofs: [],
     keySpaceId: 0,
+    baseId: 0,
     epoch,
     marker: null,
     packs: { floor: 0, buckets: KEY_BUCKETS },

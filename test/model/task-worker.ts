@@ -130,6 +130,7 @@ export class ModelWorker {
         limiter: new Limiter(parts.claims, { ...this.#common, held: () => 0 }),
         clock: this.clock,
         perKey: () => 50,
+        roomOf: () => Infinity,
         packs: {
           isWhole: () => this.isWhole,
           take: async (claim) => {
@@ -235,7 +236,7 @@ export class ModelWorker {
       this.#batches.push({ tasks, isHeads });
       return tasks;
     };
-    await this.#spaces.claim(isNews, () => want, take);
+    await this.#spaces.claim(isNews, { wantKeyed: () => want, isForAll: false }, take);
     await this.quiet();
     return this.#batches.splice(0);
   }

@@ -18,7 +18,4 @@ export const graphileWorker = (): TaskSystem => ({
     const left = await readCount(client, JOBS);
     return { ...left, completed: made - left.completed };
   },
-  async pending(client) {
-    return (await readCount(client, JOBS)).completed;
-  },
 });

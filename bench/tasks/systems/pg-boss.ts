@@ -14,7 +14,4 @@ export const pgBoss = (): TaskSystem => ({
   table: "pgboss.job",
   program: peerProgram("pg-boss.mjs"),
   completed: async (client) => await readCount(client, `${JOBS} AND state = 'completed'`),
-  async pending(client) {
-    return (await readCount(client, `${JOBS} AND state < 'completed'`)).completed;
-  },
 });

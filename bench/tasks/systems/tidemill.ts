@@ -29,9 +29,6 @@ export const tidemill = (): TaskSystem => ({
     const live = await readCount(client, LIVE);
     return { ...live, completed: made - live.completed };
   },
-  async pending(client) {
-    return (await readCount(client, LIVE)).completed;
-  },
   async verify(client, enqueued) {
     const made = await enqueued();
     const ended = `SELECT 1 FROM ${HISTORY} WHERE state = 'completed'`;

@@ -10,6 +10,7 @@ import { shown } from "../text.ts";
 
 export interface RingFlags extends GlobalFlags {
   readonly queue?: string;
+  readonly tenant?: string;
   readonly key?: string;
   readonly join?: number;
   readonly leave?: string;
@@ -18,16 +19,18 @@ export interface RingFlags extends GlobalFlags {
 
 /** `tidemill ring` */
 export async function showRing(flags: RingFlags): Promise<void> {
-  const { queue, key, json } = flags;
+  const { queue, tenant, key, json } = flags;
   await withTidemill(flags, async (mill) => {
     const all = await mill.queues.ring();
     const change = changeOf(flags, all);
     const keySpace = queue === undefined ? undefined : (await requireQueue(mill, queue)).keySpace;
     const reports = all
       .filter((space) => keySpace === undefined || space.keySpace === keySpace)
+      .filter((space) => tenant === undefined || space.tenant === tenant)
       .map((space) => ringReport(space, { key, change }));
     if (json === true) printJson(reports);
     else if (reports.length > 0) print(ringsLines(reports).join("\n"));
+    else if (all.length > 0) print("No key of these was ever enqueued.");
     else print("No queue was registered yet: a worker registers those it handles.");
   });
 }

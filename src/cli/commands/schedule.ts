@@ -1,6 +1,6 @@
 import { withoutUndefined } from "../../base/options.ts";
 import type { CatchUp, Schedule, ScheduleOptions } from "../../schedules/schedule.ts";
-import { DEFAULT_TENANT } from "../../tasks/encode.ts";
+import { DEFAULT_TENANT } from "../../tasks/task.ts";
 import { confirm } from "../confirm.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";

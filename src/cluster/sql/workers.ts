@@ -80,8 +80,8 @@ const REGISTER = statement(
      INSERT INTO {worker_nodes} (worker_id) VALUES ($1) RETURNING worker_id
    )
    INSERT INTO {schema}.worker_info
-          (worker_id, status, host, pid, version, capabilities, queues, owns_keys)
-   SELECT worker_id, 'active', $2, $3, $4, $5::text[], $6::text[], $7 FROM node`,
+          (worker_id, status, host, pid, version, capabilities, queues)
+   SELECT worker_id, 'active', $2, $3, $4, $5::text[], $6::text[] FROM node`,
 );
 
 export interface Registration {
@@ -90,29 +90,58 @@ export interface Registration {
   readonly pid: number;
   readonly version: string;
   readonly capabilities: readonly string[];
-  /** Queues whose tasks it runs. */
+  /** Queues whose tasks it runs, for every tenant. */
   readonly queues: readonly string[];
-  /** Whether it may be given keys of these queues. */
-  readonly ownsKeys: boolean;
 }
 
 export async function insertWorker(db: Queryable, worker: Registration): Promise<void> {
-  const { workerId, host, pid, version, capabilities, queues, ownsKeys } = worker;
-  const lists = [[...capabilities], [...queues]];
-  await db.query(REGISTER, [workerId, host, pid, version, ...lists, ownsKeys]);
+  const { workerId, host, pid, version, capabilities, queues } = worker;
+  await db.query(REGISTER, [workerId, host, pid, version, [...capabilities], [...queues]]);
 }
 
-const QUEUES = statement(
-  "worker_queues",
-  `UPDATE {schema}.worker_info SET queues = $2::text[] WHERE worker_id = $1`,
+// Nobody else writes these rows, and each says everything of its tenant: writing one twice does no
+// harm. Of a worker that was taken for dead there is nothing to say.
+const SERVE = statement(
+  "worker_serve",
+  `WITH me AS MATERIALIZED (
+     SELECT worker_id FROM {schema}.worker_info
+      WHERE worker_id = $1 AND status IN ('active', 'draining')
+   ), said AS MATERIALIZED (
+     SELECT me.worker_id, one.tenant, one.queues, one.idle
+       FROM me
+      CROSS JOIN json_to_recordset($2::text::json)
+              AS one(tenant TEXT, queues TEXT[], idle TEXT[])
+   ), gone AS (
+     DELETE FROM {schema}.worker_tenants AS served
+      USING said
+      WHERE served.worker_id = said.worker_id
+        AND served.tenant = said.tenant
+        AND cardinality(said.queues) = 0
+   ), written AS (
+     INSERT INTO {schema}.worker_tenants AS served (worker_id, tenant, queues, idle)
+     SELECT worker_id, tenant, queues, idle FROM said WHERE cardinality(queues) > 0
+         ON CONFLICT (worker_id, tenant) DO UPDATE
+        SET queues = excluded.queues, idle = excluded.idle, updated_at = NOW()
+   )
+   SELECT worker_id FROM me`,
 );
 
-export async function writeQueues(
+/** What a worker runs of one tenant from now on. */
+export interface TenantService {
+  readonly tenant: string;
+  /** None: nothing any more. */
+  readonly queues: readonly string[];
+  /** Of these nobody has asked for a while. */
+  readonly idle: readonly string[];
+}
+
+/** False when the worker is not registered any more. */
+export async function writeService(
   db: Queryable,
   workerId: string,
-  queues: readonly string[],
-): Promise<void> {
-  await db.query(QUEUES, [workerId, [...queues]]);
+  tenants: readonly TenantService[],
+): Promise<boolean> {
+  return (await db.query(SERVE, [workerId, JSON.stringify(tenants)])).length === 1;
 }
 
 const HEARTBEAT = statement(

@@ -24,6 +24,10 @@ export class AssignmentBook {
     this.#byId.set(task.id, assignment);
   }
 
+  get tasks(): Iterable<Task> {
+    return this.#byTask.keys();
+  }
+
   of(task: Task): Assignment | undefined {
     return this.#byTask.get(task);
   }

@@ -17,6 +17,7 @@ import { Custody } from "./custody.ts";
 import { HandledQueues } from "./handled-queues.ts";
 import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
 import { OrderDemand } from "./order-demand.ts";
+import { ALL_QUEUES, Presence } from "./presence.ts";
 
 /** Whoever runs tasks somewhere else. */
 export interface RemoteWorker extends Holder {
@@ -35,7 +36,7 @@ export interface DeskOptions {
   readonly logger: Logger;
 }
 
-/** How often it is looked for tasks that are ready and that nobody orders. */
+/** How often it is looked for tasks that are ready and nobody orders, and for who is away. */
 const SWEEP_MS = 1_000;
 /** How often queues that are new are looked for, while somebody asks for all of them. */
 const NEW_QUEUES_MS = 1_000;
@@ -62,6 +63,8 @@ export class Desk implements RemoteWork {
   /** Those that their order had no room for, until the next one comes. */
   readonly #spare = new Set<Assignment>();
   #spareBefore: ReadonlySet<Assignment> = new Set();
+  readonly #presence = new Presence();
+  #isTelling = false;
   #isLooking = false;
   /** Of queues and tenants that nobody ordered when it was last looked. */
   #unwanted: ReadonlySet<string> = new Set();
@@ -78,7 +81,10 @@ export class Desk implements RemoteWork {
         settled: (task, written) => this.#settled(task, written),
         renewed: (task) => this.#renewed(task),
       },
-      begin: async (handlers) => await this.#runner?.handle(handlers),
+      begin: async (handlers) => {
+        await this.#runner?.handle(handlers);
+        this.#presence.handlesMore();
+      },
     });
     this.custody = new Custody({
       book: this.book,
@@ -123,6 +129,9 @@ export class Desk implements RemoteWork {
     const order = new Order<Assignment>(worker.tenant, queues, count, leaseSeconds);
     this.#workers.set(order, worker);
     this.#orders.open(order);
+    const named = queues === "all" ? [ALL_QUEUES] : queues;
+    const isNews = this.#presence.ordered(worker.tenant, named, this.#options.clock.now());
+    if (isNews) void this.#tell();
     if (queues === "all") this.#lookForQueues(order);
     this.#orderCame(order);
     return order;
@@ -208,7 +217,42 @@ export class Desk implements RemoteWork {
       one.end(abandon(), () => {});
     }
     this.#spareBefore = new Set(this.#spare);
+    this.#review();
     this.#timers.after(SWEEP_MS, () => this.#sweep());
+  }
+
+  /** Who is here, and who is not any more. What could not be told is told again. */
+  #review(): void {
+    const running = new Set<string>();
+    for (const { queue, tenant } of this.book.tasks) {
+      running.add(JSON.stringify([queue, tenant]));
+      running.add(JSON.stringify([ALL_QUEUES, tenant]));
+    }
+    this.#presence.review({
+      nowMs: this.#options.clock.now(),
+      isOrdered: (queue, tenant) => this.#orders.credit(queue, tenant) > 0,
+      isRunning: (queue, tenant) => running.has(JSON.stringify([queue, tenant])),
+    });
+    void this.#tell();
+  }
+
+  /** Tells the leader whose tasks are wanted here: keys are given to those who can run them. */
+  async #tell(): Promise<void> {
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    try {
+      for (;;) {
+        const news = this.#presence.news(this.#queues.names);
+        if (news.length === 0) break;
+        await this.#runner?.serve(news);
+        this.#presence.told(news);
+      }
+    } catch (error) {
+      const facts = { error: messageOf(error) };
+      this.#options.logger.warn(facts, "could not say whose tasks are wanted here");
+    } finally {
+      this.#isTelling = false;
+    }
   }
 
   /** The worker is gone. What nobody took over from it is lost after so long. */

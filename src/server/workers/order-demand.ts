@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Demand } from "../../tasks/demand.ts";
+import type { Demand, KeyedSource } from "../../tasks/demand.ts";
 import type { Executor } from "../../tasks/executor.ts";
 import { PER_KEY_MAX } from "../../tasks/prefetch.ts";
 import type { OrderBook } from "./order-book.ts";
@@ -29,6 +29,7 @@ interface Pace {
  * counts for itself: a fast one must not make a server hold tasks of a slow one.
  */
 export class OrderDemand implements Demand {
+  readonly isForAll = false;
   readonly #executor: Executor;
   readonly #orders: OrderBook;
   readonly #clock: Clock;
@@ -129,13 +130,33 @@ export class OrderDemand implements Demand {
     return most;
   }
 
-  /** None: a server owns no keys. docs/adr/0009-remote-workers.md says why. */
-  wantKeyed(): number {
-    return 0;
+  /**
+   * As many as orders of the tenant take of these queues, and as many more as it is served ahead.
+   * Tasks wait for others of their key, so that twice as many are held; but what waits must not
+   * keep other keys from orders that stand. In few, large claims.
+   */
+  wantKeyed({ space, behind }: KeyedSource): number {
+    if (this.#executor.unanswered > UNANSWERED_MAX) {
+      this.#isHungry = true;
+      return 0;
+    }
+    const { tenant, queues } = space;
+    let [credit, ready] = [0, 0];
+    for (const queue of queues) {
+      const ofQueue = this.#orders.credit(queue, tenant);
+      if (ofQueue === 0) continue;
+      credit = Math.max(credit, ofQueue); // One order may name several.
+      ready += this.#executor.lines.readyOf(queue)?.readyOf(tenant) ?? 0;
+    }
+    if (credit === 0) return 0;
+    const most = 2 * (credit + (this.#paces.get(tenant)?.ahead ?? 0));
+    const room = most - ready - behind;
+    return Math.min(WANT_MAX, Math.max(room < most / 4 ? 0 : room, credit - ready, 0));
   }
 
-  get perKey(): number {
-    return Math.max(PER_KEY_MIN, Math.min(PER_KEY_MAX, this.aheadOf()));
+  perKey(tenant: string): number {
+    const ahead = this.#paces.get(tenant)?.ahead ?? 0;
+    return Math.max(PER_KEY_MIN, Math.min(PER_KEY_MAX, ahead));
   }
 
   filled(): void {

@@ -229,7 +229,10 @@ const REVIVE = statement(
                    (SELECT line.lane FROM {schema}.task_lanes AS line
                      WHERE line.queue = done.queue AND line.tenant = done.tenant
                        AND line.priority = done.priority)
-                 ELSE -(queue.key_space_id * 360 + {schema}.bucket_of(done.partition_key) + 1)
+                 ELSE -(COALESCE((SELECT space.id FROM {schema}.key_spaces AS space
+                                   WHERE space.base_id = queue.key_space_id
+                                     AND space.tenant = done.tenant), queue.key_space_id) * 360
+                        + {schema}.bucket_of(done.partition_key) + 1)
             END,
             nextval('{schema}.task_numbers'), done.id, done.created_at, done.lease_generation,
             done.max_attempts, done.priority, done.tenant, done.queue, done.kind,

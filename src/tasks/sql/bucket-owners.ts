@@ -2,17 +2,35 @@ import { BUCKETS } from "../../cluster/ring.ts";
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
+/** Of a tenant's space: what is named, is named for the one that its queues name. */
+const SPACES = `{schema}.key_spaces AS space
+     JOIN {schema}.key_spaces AS base ON base.id = COALESCE(space.base_id, space.id)`;
+const OF_SPACE = `space.id AS key_space_id, base.name, space.tenant,
+          array(SELECT queue.name FROM {schema}.queues AS queue
+                 WHERE queue.key_space_id = base.id ORDER BY queue.name) AS queues`;
+
 const READ = statement(
   "bucket_owners_read",
-  `SELECT space.id AS key_space_id, space.name,
-          array(SELECT queue.name FROM {schema}.queues AS queue
-                 WHERE queue.key_space_id = space.id ORDER BY queue.name) AS queues,
+  `SELECT ${OF_SPACE},
           COALESCE((SELECT json_agg(json_build_object(
                              'worker', owner.worker_id, 'epoch', owner.epoch::text,
                              'buckets', owner.buckets))
                       FROM {schema}.bucket_owners AS owner
                      WHERE owner.key_space_id = space.id), '[]') AS owners
-     FROM {schema}.key_spaces AS space
+     FROM ${SPACES}
+    WHERE $1::int[] IS NULL OR space.id = ANY ($1::int[])
+    ORDER BY space.id`,
+);
+
+// A leader looks again and again, mostly at what did not change.
+const SIZES = statement(
+  "bucket_owner_sizes",
+  `SELECT ${OF_SPACE},
+          COALESCE((SELECT json_agg(json_build_object(
+                             'worker', owner.worker_id, 'count', cardinality(owner.buckets)))
+                      FROM {schema}.bucket_owners AS owner
+                     WHERE owner.key_space_id = space.id), '[]') AS sizes
+     FROM ${SPACES}
     ORDER BY space.id`,
 );
 
@@ -42,46 +60,84 @@ export interface BucketOwner {
   readonly buckets: readonly number[];
 }
 
-export interface KeySpaceOwners {
+/** The keys of one tenant in queues that share their order. */
+export interface TenantSpace {
   readonly keySpaceId: number;
   readonly name: string;
+  readonly tenant: string;
   readonly queues: readonly string[];
+}
+
+export interface KeySpaceOwners extends TenantSpace {
   readonly owners: readonly BucketOwner[];
 }
 
-export async function readKeySpaceOwners(db: Queryable): Promise<KeySpaceOwners[]> {
-  const rows = await db.query<{
-    key_space_id: number;
-    name: string;
-    queues: string[];
-    owners: BucketOwner[];
-  }>(READ);
+export interface KeySpaceSizes extends TenantSpace {
+  readonly sizes: readonly { readonly worker: string; readonly count: number }[];
+}
+
+type Row<Space extends TenantSpace> = Omit<Space, "keySpaceId"> & { readonly key_space_id: number };
+
+/** Of these spaces, or of all. */
+export async function readKeySpaceOwners(
+  db: Queryable,
+  ids?: readonly number[],
+): Promise<KeySpaceOwners[]> {
+  const rows = await db.query<Row<KeySpaceOwners>>(READ, [ids === undefined ? null : [...ids]]);
+  return rows.map(({ key_space_id, ...row }) => ({ ...row, keySpaceId: key_space_id }));
+}
+
+/** How many buckets each worker owns. */
+export async function readKeySpaceSizes(db: Queryable): Promise<KeySpaceSizes[]> {
+  const rows = await db.query<Row<KeySpaceSizes>>(SIZES);
   return rows.map(({ key_space_id, ...row }) => ({ ...row, keySpaceId: key_space_id }));
 }
 
 // Heartbeats are judged by the database's clock. Whoever drains gets nothing and keeps nothing.
 const MEMBERS = statement(
   "bucket_members",
-  `SELECT node.worker_id, info.queues
+  `SELECT node.worker_id, info.queues,
+          COALESCE((SELECT json_agg(json_build_object(
+                             'tenant', served.tenant, 'queues', served.queues,
+                             'idle', served.idle))
+                      FROM {schema}.worker_tenants AS served
+                     WHERE served.worker_id = node.worker_id), '[]') AS tenants
      FROM {worker_nodes} AS node
      JOIN {schema}.worker_info AS info ON info.worker_id = node.worker_id
     WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)
-      AND info.status = 'active'
-      AND info.owns_keys
-      AND cardinality(info.queues) > 0`,
+      AND info.status = 'active'`,
 );
+
+/** What a worker runs of one tenant. */
+export interface ServedTenant {
+  readonly tenant: string;
+  readonly queues: readonly string[];
+  /** Of these nobody has asked for a while. */
+  readonly idle: readonly string[];
+}
 
 export interface TaskMember {
   readonly workerId: string;
+  /** Run for every tenant. */
   readonly queues: readonly string[];
+  /** By tenant. */
+  readonly tenants: ReadonlyMap<string, ServedTenant>;
 }
 
 export async function readTaskMembers(
   db: Queryable,
   timeoutSeconds: number,
 ): Promise<TaskMember[]> {
-  const rows = await db.query<{ worker_id: string; queues: string[] }>(MEMBERS, [timeoutSeconds]);
-  return rows.map((row) => ({ workerId: row.worker_id, queues: row.queues }));
+  const rows = await db.query<{
+    worker_id: string;
+    queues: string[];
+    tenants: ServedTenant[];
+  }>(MEMBERS, [timeoutSeconds]);
+  return rows.map((row) => ({
+    workerId: row.worker_id,
+    queues: row.queues,
+    tenants: new Map(row.tenants.map((one) => [one.tenant, one])),
+  }));
 }
 
 // Waits for a claim that has the row locked; the claims after it find another epoch. Epochs are

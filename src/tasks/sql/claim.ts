@@ -2,6 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
 import { MARKER } from "./crash-marker.ts";
 import { SEPARATOR } from "./enqueue.ts";
+import { packOrder, packsBehind } from "./pack-lane.ts";
 
 const CLAIM_SET = `
         SET state = 'running',
@@ -258,10 +259,9 @@ const LOOK = statement(
      LEFT JOIN LATERAL (
        SELECT ready.id, ready.created_at
          FROM {schema}.task_packs AS ready
-        WHERE ready.lane = line.lane
-          AND ready.id > COALESCE(known.floor, 0)
+        WHERE ${packsBehind("ready", "line.lane", "COALESCE(known.floor, 0)")}
           AND ready.claim_id IS NULL
-        ORDER BY ready.id
+        ORDER BY ${packOrder("ready")}
         LIMIT 1
      ) AS head ON TRUE
     WHERE line.queue = ANY ($1::text[])

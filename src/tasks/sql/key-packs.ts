@@ -2,6 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { LOSABLE } from "./claim.ts";
 import { isSameServer } from "./crash-marker.ts";
+import { packOrder, packsBehind } from "./pack-lane.ts";
 import {
   type ClaimedPacks,
   leasedTo,
@@ -32,11 +33,10 @@ export const firstPack = (keySpace: string, floor: string, buckets: string): str
      SELECT COALESCE(
               (SELECT pack.id
                  FROM {schema}.task_packs AS pack
-                WHERE pack.lane = -(${keySpace}::int + 1)
-                  AND pack.id > ${floor}::bigint
+                WHERE ${packsBehind("pack", `-(${keySpace}::int + 1)`, `${floor}::bigint`)}
                   AND pack.claim_id IS NULL
                   AND (pack.bucket_set & ${buckets}::bit(360)) <> 0::bit(360)
-                ORDER BY pack.id
+                ORDER BY ${packOrder("pack")}
                 LIMIT 1), 9223372036854775807) AS id
    )`;
 
@@ -61,6 +61,8 @@ export interface KeySpaceProbe {
   /** Of any bucket. */
   readonly hasRows: boolean;
   readonly hasPacks: boolean;
+  /** Undefined: it was not asked. */
+  readonly hasHolds?: boolean;
 }
 
 export async function probeKeySpace(
@@ -72,14 +74,58 @@ export async function probeKeySpace(
   return { hasRows: row?.has_rows === true, hasPacks: row?.has_packs === true };
 }
 
+// The same of many: most tenants have nothing to do at most times. One probe for each of them, with
+// a limit, because a table that the planner takes for small would be read as a whole.
+const PROBE_MANY = statement(
+  "key_spaces_probe",
+  `SELECT (SELECT TRUE
+             FROM {schema}.tasks
+            WHERE lane BETWEEN -(one.id * 360 + 360) AND -(one.id * 360 + 1)
+              AND claim_order > 0
+              AND state = 'pending'
+            LIMIT 1) IS NOT NULL AS has_rows,
+          (SELECT TRUE
+             FROM {schema}.task_packs AS pack
+            WHERE ${packsBehind("pack", "-(one.id + 1)", "one.floor")}
+              AND pack.claim_id IS NULL
+              AND (pack.bucket_set & one.buckets::bit(360)) <> 0::bit(360)
+            ORDER BY ${packOrder("pack")}
+            LIMIT 1) IS NOT NULL AS has_packs,
+          (SELECT TRUE
+             FROM {schema}.key_holds
+            WHERE key_space_id = one.id
+            LIMIT 1) IS NOT NULL AS has_holds
+     FROM unnest($1::text::int[], $2::text::bigint[], $3::text[])
+          WITH ORDINALITY AS one(id, floor, buckets, place)
+    ORDER BY one.place`,
+);
+
+export async function probeKeySpaces(
+  db: Queryable,
+  spaces: readonly WaitingPacks[],
+): Promise<KeySpaceProbe[]> {
+  const rows = await db.query<{ has_rows: boolean; has_packs: boolean; has_holds: boolean }>(
+    PROBE_MANY,
+    [
+      `{${spaces.map((one) => one.keySpaceId).join(",")}}`,
+      `{${spaces.map((one) => one.floor).join(",")}}`,
+      spaces.map((one) => one.buckets),
+    ],
+  );
+  return rows.map((row) => ({
+    hasRows: row.has_rows,
+    hasPacks: row.has_packs,
+    hasHolds: row.has_holds,
+  }));
+}
+
 // Packs are taken in their order, up to the first that cannot be: one in which somebody else has a
 // bucket, or a key is held, must be opened; one behind rows that may run waits for these. Rows that
 // run are this worker's own, because its buckets are open, and wait in the same lines. As for rows:
 // the owner's row is compared and locked, and nothing that is locked is passed over. One that was
 // seen, and is gone when its lock is free, was opened meanwhile: its rows are later than what this
 // statement sees, and come first.
-const WAITING = `one.lane = -($1::int + 1)
-           AND one.id > $2::bigint
+const WAITING = `${packsBehind("one", "-($1::int + 1)", "$2::bigint")}
            AND one.claim_id IS NULL
            AND (one.bucket_set & $3::bit(360)) <> 0::bit(360)`;
 const CLAIM = statement(
@@ -93,13 +139,13 @@ const CLAIM = statement(
    ), queue AS MATERIALIZED (
      SELECT paused_at
        FROM {schema}.queues
-      WHERE key_space_id = $1::int
+      WHERE key_space_id = $12::int
         FOR KEY SHARE
    ), seen AS MATERIALIZED (
      SELECT one.id
        FROM {schema}.task_packs AS one
       WHERE ${WAITING}
-      ORDER BY one.id
+      ORDER BY ${packOrder("one")}
       LIMIT $9
    ), waiting AS MATERIALIZED (
      SELECT pack.id, pack.tenant, pack.keys, pack.buckets,
@@ -110,7 +156,7 @@ const CLAIM = statement(
         SELECT one.*
           FROM {schema}.task_packs AS one
          WHERE ${WAITING}
-         ORDER BY one.id
+         ORDER BY ${packOrder("one")}
          LIMIT $9
            FOR UPDATE
       ) AS pack
@@ -179,6 +225,8 @@ const CLAIM = statement(
 );
 
 export interface KeyedPackClaim extends WaitingPacks {
+  /** The space that its queues name. */
+  readonly baseId: number;
   readonly claimId: string;
   readonly workerId: string;
   readonly leaseSeconds: number;
@@ -221,6 +269,7 @@ export async function claimKeyedPacks(
     request.take,
     request.owned,
     request.lanes,
+    request.baseId,
   ]);
   return { ...unpackPacks(row), obstacle: row?.obstacle ?? null };
 }

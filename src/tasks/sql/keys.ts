@@ -16,36 +16,52 @@ import { firstPack, type WaitingPacks } from "./key-packs.ts";
 
 const MINE = statement(
   "buckets_mine",
-  `SELECT key_space_id, epoch, buckets
-     FROM {schema}.bucket_owners
-    WHERE worker_id = $1`,
+  `SELECT owner.key_space_id, owner.epoch, owner.buckets, space.tenant,
+          COALESCE(space.base_id, space.id) AS base_id
+     FROM {schema}.bucket_owners AS owner
+     JOIN {schema}.key_spaces AS space ON space.id = owner.key_space_id
+    WHERE owner.worker_id = $1`,
 );
 
 export interface OwnedBuckets {
   readonly keySpaceId: number;
+  /** The space that its queues name. */
+  readonly baseId: number;
+  readonly tenant: string;
   readonly epoch: string;
   readonly buckets: readonly number[];
 }
 
 export async function readOwnedBuckets(db: Queryable, workerId: string): Promise<OwnedBuckets[]> {
-  const rows = await db.query<{ key_space_id: number; epoch: string; buckets: number[] }>(MINE, [
-    workerId,
-  ]);
+  const rows = await db.query<{
+    key_space_id: number;
+    base_id: number;
+    tenant: string;
+    epoch: string;
+    buckets: number[];
+  }>(MINE, [workerId]);
   return rows.map((row) => ({
     keySpaceId: row.key_space_id,
+    baseId: row.base_id,
+    tenant: row.tenant,
     epoch: row.epoch,
     buckets: row.buckets,
   }));
 }
 
-// Through the ledger: what runs is few, what is pending may be millions. A snapshot that shows the
-// bucket as mine shows every claim that its owner before me made in it.
+// Through the ledger, and each by its id: what runs is few, what is pending may be millions. A
+// snapshot that shows the bucket as mine shows every claim that its owner before me made in it.
 const FOREIGN = statement(
   "key_lanes_foreign",
   `SELECT task.lane
      FROM {schema}.task_claims AS claim
     CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
-     JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
+    CROSS JOIN LATERAL (
+      SELECT live.id, live.lane
+        FROM {schema}.tasks AS live
+       WHERE live.id = one.id AND live.claim_id = claim.claim_id
+      OFFSET 0
+    ) AS task
     WHERE claim.key_lanes && $1::text::int[]
       AND task.lane = ANY ($1::text::int[])
       AND task.id <> ALL ($2::text::bigint[])
@@ -53,7 +69,12 @@ const FOREIGN = statement(
    SELECT held.lane
      FROM {schema}.task_claims AS claim
     CROSS JOIN LATERAL unnest(claim.pack_ids) AS one(id)
-     JOIN {schema}.task_packs AS pack ON pack.id = one.id AND pack.claim_id = claim.claim_id
+    CROSS JOIN LATERAL (
+      SELECT live.lane, live.ids, live.buckets
+        FROM {schema}.task_packs AS live
+       WHERE live.id = one.id AND live.claim_id = claim.claim_id
+      OFFSET 0
+    ) AS pack
     CROSS JOIN LATERAL (
       SELECT (pack.lane + 1) * 360 - task.bucket - 1 AS lane
         FROM unnest(pack.ids, pack.buckets) AS task(id, bucket)
@@ -77,7 +98,11 @@ export async function findForeignLanes(
 // The owner's row is locked and compared first: a move waits for this claim, and a claim that comes
 // after a move finds another epoch and takes nothing. No SKIP LOCKED: to pass over a row that
 // somebody has locked would run the next task of its key before it.
-const owner = (queues: string, slots: string, deadlines: string, more = "TRUE"): string => `
+const owner = (
+  [queues, slots, deadlines]: readonly [string, string, string],
+  base: string,
+  more = "TRUE",
+): string => `
    grants AS MATERIALIZED (${grantsOf(queues)}
    ), owner AS MATERIALIZED (
      SELECT 1
@@ -89,7 +114,7 @@ const owner = (queues: string, slots: string, deadlines: string, more = "TRUE"):
    ), queue AS MATERIALIZED (
      SELECT name, paused_at
        FROM {schema}.queues
-      WHERE key_space_id = $4
+      WHERE key_space_id = ${base}::int
         FOR KEY SHARE
    )`;
 
@@ -126,9 +151,10 @@ const LINES = linesOf(
   "$15::text::int[], $16::text[], $17::text[]",
 );
 
+const OWNER = owner(["$10", "$11", "$12"], "$20", isSameServer("$13"));
 const CLAIM_KEYED = statement(
   "tasks_claim_keyed",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},${FIRST_PACK},
+  `WITH ${OWNER},${ANY_HOLD},${LINES},${FIRST_PACK},
    picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(line.lane) AS lanes
        FROM owner
@@ -155,7 +181,7 @@ const CLAIM_KEYED = statement(
 // so many of each key and of each limited queue, and none of a key behind one that is refused.
 const CLAIM_KEYED_LIMITED = statement(
   "tasks_claim_keyed_limited",
-  `WITH ${owner("$10", "$11", "$12", isSameServer("$13"))},${ANY_HOLD},${LINES},${FIRST_PACK},
+  `WITH ${OWNER},${ANY_HOLD},${LINES},${FIRST_PACK},
    candidate AS MATERIALIZED (
      SELECT pick.id, line.lane, pick.tenant, pick.partition_key, pick.claim_order, pick.queue,
             EXISTS (SELECT FROM queue
@@ -181,15 +207,15 @@ const CLAIM_KEYED_LIMITED = statement(
             OR row_number() OVER (PARTITION BY candidate.queue ORDER BY candidate.claim_order)
                > COALESCE(given.allowed, 2147483647) AS is_refused
        FROM candidate
-       LEFT JOIN unnest($24::text[], $25::int[]) AS given(queue, allowed)
+       LEFT JOIN unnest($25::text[], $26::int[]) AS given(queue, allowed)
          ON given.queue = candidate.queue
    ), ranked AS (
      SELECT admitted.id, admitted.lane,
             row_number() OVER same_key AS rank,
             bool_or(admitted.is_refused) OVER same_key AS is_behind_refused,
-            COALESCE(given.allowed, $20::int) AS allowed
+            COALESCE(given.allowed, $21::int) AS allowed
        FROM admitted
-       LEFT JOIN unnest($21::text[], $22::text[], $23::int[]) AS given(tenant, key, allowed)
+       LEFT JOIN unnest($22::text[], $23::text[], $24::int[]) AS given(tenant, key, allowed)
          ON given.tenant = admitted.tenant AND given.key = admitted.partition_key
      WINDOW same_key AS (PARTITION BY admitted.tenant, admitted.partition_key
                          ORDER BY admitted.claim_order)
@@ -202,6 +228,8 @@ const CLAIM_KEYED_LIMITED = statement(
 
 export interface KeyedClaimRequest extends ClaimRequest {
   readonly keySpaceId: number;
+  /** The space that its queues name. */
+  readonly baseId: number;
   readonly epoch: string;
   /** Of the server that the floors were learnt from; null when none was. */
   readonly marker: string | null;
@@ -259,6 +287,7 @@ export async function claimKeyedTasks(
     ...held,
     packs.floor,
     packs.buckets,
+    request.baseId,
   ];
   if (perKey === undefined) return unpack(await db.query<PackedRows>(CLAIM_KEYED, values));
   const rows = await db.query<PackedRows>(CLAIM_KEYED_LIMITED, [
@@ -278,7 +307,7 @@ export async function claimKeyedTasks(
 // takes its worker along is known.
 const CLAIM_HEADS = statement(
   "tasks_claim_heads",
-  `WITH ${owner("$9", "$10", "$11")}, first AS MATERIALIZED (
+  `WITH ${owner(["$9", "$10", "$11"], "$13")}, first AS MATERIALIZED (
      SELECT DISTINCT ON (hold.tenant, hold.partition_key)
             task.id, task.lane, task.claim_order, task.state, task.run_at, task.on_probation,
             task.queue, hold.tenant, hold.partition_key, hold.until
@@ -337,7 +366,7 @@ export async function claimHeldHeads(
   lanes: readonly number[],
   take: HeadsWanted,
 ): Promise<ClaimedRows> {
-  const { claimId, workerId, leaseSeconds, keySpaceId, epoch, proofs } = request;
+  const { claimId, workerId, leaseSeconds, keySpaceId, baseId, epoch, proofs } = request;
   const rows = await db.query<PackedRows>(CLAIM_HEADS, [
     claimId,
     workerId,
@@ -351,6 +380,7 @@ export async function claimHeldHeads(
     proofs.map((one) => one.slots),
     proofs.map((one) => one.deadline),
     [...take.exceptQueues],
+    baseId,
   ]);
   return unpack(rows);
 }

@@ -2,6 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
 import type { LaneRequest } from "./claim.ts";
 import { keyedPackLane, type WaitingPacks } from "./key-packs.ts";
+import { packOrder, packsBehind } from "./pack-lane.ts";
 import { ANSWER, askOfPacks, FREE, locked, type PackAnswer, type PackToken } from "./packs.ts";
 
 // Unkeyed tasks that wait get numbers of their own: the lane of rows may be far beyond theirs.
@@ -88,10 +89,9 @@ const OPEN_WAITING = open(
       CROSS JOIN LATERAL (
         SELECT pack.id
           FROM {schema}.task_packs AS pack
-         WHERE pack.lane = line.lane
-           AND pack.id > $2::bigint
+         WHERE ${packsBehind("pack", "line.lane", "$2::bigint")}
            AND pack.claim_id IS NULL
-         ORDER BY pack.id
+         ORDER BY ${packOrder("pack")}
          LIMIT $3
            FOR UPDATE SKIP LOCKED
       ) AS ready`,
@@ -107,11 +107,10 @@ const OPEN_KEYED = open(
      SELECT ready.id
        FROM (SELECT pack.id, pack.queue
                FROM {schema}.task_packs AS pack
-              WHERE pack.lane = $1::int
-                AND pack.id > $2::bigint
+              WHERE ${packsBehind("pack", "$1::int", "$2::bigint")}
                 AND pack.claim_id IS NULL
                 AND (pack.bucket_set & $3::bit(360)) <> 0::bit(360)
-              ORDER BY pack.id
+              ORDER BY ${packOrder("pack")}
               LIMIT $4
                 FOR UPDATE) AS ready
        JOIN {schema}.queues AS queue ON queue.name = ready.queue AND queue.paused_at IS NULL`,

@@ -3,6 +3,7 @@ import { type Statement, statement } from "../../db/statement.ts";
 import { bucketSet } from "./bucket-owners.ts";
 import { FIELD, type LaneRequest, linesWanted } from "./claim.ts";
 import { SEPARATOR, type TaskShape } from "./enqueue.ts";
+import { packOrder, packsBehind } from "./pack-lane.ts";
 
 /** Between packs in one text; JSON never holds it raw. */
 const PACK_SEPARATOR = "\u001d";
@@ -100,10 +101,9 @@ const CLAIM = statement(
       CROSS JOIN LATERAL (
         SELECT ready.id, ready.ctid
           FROM {schema}.task_packs AS ready
-         WHERE ready.lane = line.lane
-           AND ready.id > line.floor
+         WHERE ${packsBehind("ready", "line.lane", "line.floor")}
            AND ready.claim_id IS NULL
-         ORDER BY ready.id
+         ORDER BY ${packOrder("ready")}
          LIMIT line.take
            FOR UPDATE SKIP LOCKED
       ) AS pick

@@ -1,6 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import type { Limits } from "../limits.ts";
+import { packOrder, packsBehind } from "./pack-lane.ts";
 
 // Every claim has the row locked FOR KEY SHARE: this waits for those that did not see the pause.
 const PAUSE = statement(
@@ -105,9 +106,9 @@ const COUNTS = statement(
          UNION ALL
         (SELECT ready.created_at
            FROM {schema}.task_packs AS ready
-          WHERE ready.lane = line.lane
+          WHERE ${packsBehind("ready", "line.lane", "0")}
             AND ready.claim_id IS NULL
-          ORDER BY ready.id
+          ORDER BY ${packOrder("ready")}
           LIMIT 1)
       ) AS head
       GROUP BY line.queue

@@ -3,8 +3,27 @@ import { statement } from "../../db/statement.ts";
 
 const KEY_SPACE = statement(
   "key_space_ensure",
-  `INSERT INTO {schema}.key_spaces (name) VALUES ($1) ON CONFLICT DO NOTHING`,
+  `INSERT INTO {schema}.key_spaces (name)
+   SELECT $1
+    WHERE NOT EXISTS (SELECT FROM {schema}.key_spaces WHERE name = $1)
+       ON CONFLICT DO NOTHING`,
 );
+
+const KEY_SPACE_OF = statement(
+  "key_space_of_tenant",
+  `SELECT {schema}.key_space_of($1::int, $2) AS id`,
+);
+
+/** Where keys of the tenant are in order, by the space that its queues name; made if need be. */
+export async function ensureKeySpace(
+  db: Queryable,
+  baseId: number,
+  tenant: string,
+): Promise<number> {
+  const [row] = await db.query<{ id: number | null }>(KEY_SPACE_OF, [baseId, tenant]);
+  if (typeof row?.id !== "number") throw new Error(`no key space ${baseId} for ${tenant}`);
+  return row.id;
+}
 
 // Code owns the settings; limits that a person set hold over its own until they are handed back.
 const REGISTER = statement(

@@ -1,8 +1,12 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { holdsTask } from "./open-packs.ts";
+import { packsBefore } from "./pack-lane.ts";
 
 // Everything that may keep one task from running, in one snapshot.
+/** Where the task stands in its lane. */
+const PLACE = "COALESCE(task.claim_order, task.id)";
+
 const WHY = statement(
   "task_why",
   `SELECT task.state, task.queue, task.tenant, task.partition_key, task.attempt,
@@ -13,7 +17,7 @@ const WHY = statement(
           (SELECT json_agg(json_build_object('why', hold.why, 'until', hold.until,
                                              'task', hold.task_id::text, 'reason', hold.reason))
              FROM {schema}.key_holds AS hold
-            WHERE hold.key_space_id = queue.key_space_id
+            WHERE hold.key_space_id = task.key_space_id
               AND hold.tenant = task.tenant
               AND hold.partition_key = task.partition_key) AS holds,
           (SELECT json_build_object('id', before.id::text, 'state', before.state,
@@ -28,14 +32,18 @@ const WHY = statement(
             LIMIT 1) AS before,
           (SELECT owner.worker_id
              FROM {schema}.bucket_owners AS owner
-            WHERE owner.key_space_id = queue.key_space_id
+            WHERE owner.key_space_id = task.key_space_id
               AND task.partition_bucket = ANY (owner.buckets)) AS owner,
           (SELECT count(*)::int
              FROM {schema}.worker_info AS info
              JOIN {worker_nodes} AS node ON node.worker_id = info.worker_id
             WHERE info.status = 'active'
               AND node.heartbeat_at >= NOW() - INTERVAL '1 minute'
-              AND task.queue = ANY (info.queues)) AS workers,
+              AND (task.queue = ANY (info.queues) OR EXISTS (
+                     SELECT FROM {schema}.worker_tenants AS served
+                      WHERE served.worker_id = info.worker_id
+                        AND served.tenant = task.tenant
+                        AND task.queue = ANY (served.queues)))) AS workers,
           (SELECT granted FROM {schema}.limit_slots AS slots
             WHERE slots.queue = task.queue) AS granted,
           (SELECT sum(starts.count)::int FROM {schema}.limit_starts AS starts
@@ -46,18 +54,18 @@ const WHY = statement(
              FROM (SELECT 1
                      FROM {schema}.tasks AS ahead
                     WHERE ahead.lane = task.lane
-                      AND ahead.claim_order < COALESCE(task.claim_order, task.id)
+                      AND ahead.claim_order < ${PLACE}
                       AND ahead.state = 'pending'
                     UNION ALL
                    SELECT 1
                      FROM {schema}.task_packs AS ahead
                     CROSS JOIN LATERAL unnest(ahead.ids)
-                    WHERE ahead.lane = task.pack_lane
-                      AND ahead.id < COALESCE(task.claim_order, task.id)
+                    WHERE ${packsBefore("ahead", "task.pack_lane", PLACE)}
                       AND (ahead.buckets IS NULL OR task.partition_bucket = ANY (ahead.buckets))
                       AND ahead.claim_id IS NULL
                     LIMIT 1000) AS capped) AS ahead
      FROM (SELECT id, state, queue, tenant, partition_key, partition_bucket, lane,
+                  CASE WHEN lane < 0 THEN (-lane - 1) / 360 END AS key_space_id,
                   CASE WHEN lane > 0 THEN lane
                        ELSE (lane + partition_bucket + 1) / 360 - 1 END AS pack_lane, claim_order,
                   attempt, leased_by, lease_until, run_at, on_probation, cancel_reason
@@ -66,9 +74,9 @@ const WHY = statement(
             UNION ALL
            SELECT one.id, CASE WHEN claim_id IS NULL THEN 'pending' ELSE 'running' END, queue,
                   tenant, one.key, one.bucket,
-                  CASE WHEN lane > 0 THEN lane ELSE (lane + 1) * 360 - one.bucket - 1 END, lane,
-                  one.id, (claim_id IS NOT NULL)::int, leased_by, lease_until, created_at, FALSE,
-                  NULL
+                  CASE WHEN lane > 0 THEN lane ELSE (lane + 1) * 360 - one.bucket - 1 END,
+                  CASE WHEN lane < 0 THEN -lane - 1 END, lane, one.id,
+                  (claim_id IS NOT NULL)::int, leased_by, lease_until, created_at, FALSE, NULL
              FROM {schema}.task_packs AS pack
             CROSS JOIN LATERAL unnest(ids, string_to_array(keys, chr(30)), buckets)
                        AS one(id, key, bucket)

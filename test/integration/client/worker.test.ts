@@ -160,6 +160,37 @@ describe("a remote worker", () => {
     }
   });
 
+  it("runs tasks of one key one after another, in their order", async () => {
+    const producer = await producerOf({ url: server.producer });
+    const keys = ["a", "b", "c"];
+    const tasks = Array.from({ length: 30 }, (_, n) => ({
+      payload: { n },
+      partitionKey: keys[n % 3] ?? "",
+    }));
+    await producer.enqueueMany(mails, tasks);
+    const [ran, running, overlaps] = [[] as number[], new Set<string>(), [] as number[]];
+    await workerOf({
+      url: server.worker,
+      concurrency: 8,
+      batchSize: 4,
+      handlers: [
+        mails.handle(async ({ payload, partitionKey = "" }) => {
+          if (running.has(partitionKey)) overlaps.push(payload.n);
+          running.add(partitionKey);
+          await new Promise((resolve) => setImmediate(resolve));
+          running.delete(partitionKey);
+          ran.push(payload.n);
+        }),
+      ],
+    });
+    await eventually(() => expect(ran).toHaveLength(30));
+    expect(overlaps).toEqual([]);
+    for (const key of [0, 1, 2]) {
+      const ofKey = ran.filter((n) => n % 3 === key);
+      expect(ofKey).toEqual(ofKey.toSorted((a, b) => a - b));
+    }
+  });
+
   it("says that a transaction cannot cross the wire", async () => {
     const [id = ""] = await enqueue(1, { maxAttempts: 1 });
     await workerOf({

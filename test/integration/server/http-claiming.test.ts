@@ -139,6 +139,17 @@ describe("a claim by HTTP", () => {
     expect(await claimOne(other, mails)).toMatchObject({ id: task.id, attempt: 2 });
   });
 
+  it("keeps those behind a task of the same key waiting for it", async () => {
+    const mails = newQueue();
+    const partitionKey = "order:1";
+    for (const n of [1, 2]) await one.mill.enqueue(mails, n, { tenant, partitionKey });
+    const head = await claimOne(one, mails);
+    expect(head.payload).toBe(1);
+    expect(await claim(one, mails)).toEqual([]);
+    expect((await act(other, head, "complete")).status).toBe(200);
+    expect(await claimOne(one, mails)).toMatchObject({ payload: 2, attempt: 1 });
+  });
+
   it("is for its own tenant", async () => {
     const mails = newQueue();
     await one.mill.enqueue(mails, 1, { tenant });

@@ -1,5 +1,7 @@
 import { beforeAll, describe, expect, it } from "vitest";
+import { uuidv4 } from "../../../src/base/uuid.ts";
 import { queue } from "../../../src/index.ts";
+import { claimPacks } from "../../../src/tasks/sql/packs.ts";
 import type { Task, WorkerHello } from "../../../src/wire/generated/tidemill/v1/worker.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
@@ -90,13 +92,13 @@ describe("a result", () => {
   });
 
   it("of an older claim is refused everywhere", async () => {
-    const { first, mails, tasks } = await held(2);
-    const [task, said] = tasks;
-    if (!task || !said) throw new Error("there are two");
+    const { first, mails, tasks } = await held(3);
+    const [task, ...said] = tasks;
+    if (!task) throw new Error("no task came");
     first.stream.close();
     const second = await hand(other, { queues: [mails.name] });
-    // One claim took both: what became of one must not hide the other.
-    expect(await second.complete(said)).toBe("completed");
+    // One claim took all of them: what became of some must not hide the others.
+    for (const one of said) expect(await second.complete(one)).toBe("completed");
     const again = await second.get();
     expect(again).toMatchObject({ attempt: 2, lease: { token: { generation: 2 } } });
     expect(await second.complete(task)).toBe("TM_LEASE_LOST");
@@ -105,12 +107,31 @@ describe("a result", () => {
   });
 
   it("of a pack that another server holds closed opens it", async () => {
-    const { first, tasks } = await held(60);
+    const mails = newQueue();
+    const payloads = Array.from({ length: 60 }, (_, n) => ({ payload: n, tenant }));
+    await one.mill.enqueueMany(mails, payloads);
+    const { rows } = await one.database.pool.query<{ lane: number; ids: string[] }>(
+      "SELECT lane, ids::text[] AS ids FROM tidemill.task_packs WHERE queue = $1",
+      [mails.name],
+    );
+    const claimId = uuidv4();
+    const claim = { claimId, workerId: uuidv4(), leaseSeconds: 60 };
+    const lanes = rows.map(({ lane }) => ({ lane, floor: 0, take: 10 }));
+    expect((await claimPacks(one.mill.engine.db, claim, lanes)).packs.length).toBeGreaterThan(0);
+    const tokens = rows
+      .flatMap(({ ids }) => ids)
+      .map((taskId) => ({ taskId, generation: 1, claimId }));
     const second = await hand(other);
-    const [some, rest] = [tasks.slice(0, 30), tasks.slice(30)];
-    const there = await second.act(...some.map((task) => [task, complete()] as const));
-    const here = await first.act(...rest.map((task) => [task, complete()] as const));
-    expect(new Set([...there, ...here])).toEqual(new Set(["completed"]));
+    const [some, rest] = [tokens.slice(0, 30), tokens.slice(30)];
+    const forged = some.map((token) => ({ ...token, claimId: uuidv4() }));
+    expect(
+      new Set(await second.act(...forged.map((token) => [token, complete()] as const))),
+    ).toEqual(new Set(["TM_LEASE_LOST"]));
+    const states = [
+      ...(await second.act(...some.map((token) => [token, complete()] as const))),
+      ...(await second.act(...rest.map((token) => [token, fail("never", true)] as const))),
+    ];
+    expect(states).toEqual([...Array(30).fill("completed"), ...Array(30).fill("failed")]);
   });
 
   it("of another tenant is nobody's", async () => {
@@ -167,6 +188,28 @@ describe("a worker that comes back to another server", () => {
     expect((await one.mill.tasks.get(tokenOf(cancelled).taskId)).state).toBe("cancelled");
   });
 
+  it("keeps those behind a task of the same key waiting for it", async () => {
+    const mails = newQueue();
+    const enqueue = (n: number, partitionKey: string) =>
+      one.mill.enqueue(mails, n, { tenant, partitionKey });
+    const first = await hand(one, { queues: [mails.name] });
+    for (const n of [1, 2]) await enqueue(n, "order:1");
+    const head = await first.get();
+    expect(head).toMatchObject({ partitionKey: "order:1", attempt: 1 });
+    first.stream.close();
+    const second = await hand(other, { queues: [mails.name], held: [tokenOf(head)] });
+    const others = ["order:2", "order:3", "order:4"];
+    for (const key of others) await enqueue(1, key);
+    second.ready(10);
+    // They come when the second server has the keys of the tenant, and has looked for tasks.
+    const tasks = await second.gets(3);
+    expect(tasks.map(({ partitionKey }) => partitionKey).sort()).toEqual(others);
+    expect(await second.complete(head)).toBe("completed");
+    const next = (await second.gets(4))[3];
+    expect(next).toMatchObject({ partitionKey: "order:1", attempt: 1 });
+    expect(JSON.parse(next?.payload.toString() ?? "")).toBe(2);
+  });
+
   it("loses it there when it goes without a word", async () => {
     const { first, mails, tasks } = await held(1);
     first.stream.close();
@@ -177,9 +220,13 @@ describe("a worker that comes back to another server", () => {
   });
 
   it("has no more time for a task than it had", async () => {
-    const { first, tasks } = await held(1, newQueue({ timeoutSeconds: 1 }));
+    const { first, tasks } = await held(1, newQueue({ timeoutSeconds: 3_600 }));
     const token = tokenOf(taskOf(tasks));
     first.stream.close();
+    await one.database.pool.query(
+      "UPDATE tidemill.tasks SET claimed_at = claimed_at - INTERVAL '1 hour' WHERE id = $1",
+      [token.taskId],
+    );
     const second = await hand(other, { held: [token] });
     await eventually(() => expect(second.all("leaseLost")).toEqual([{ tokens: [token] }]));
     const outcomes = await one.mill.tasks.failures(token.taskId);
@@ -187,7 +234,7 @@ describe("a worker that comes back to another server", () => {
   });
 });
 
-it("holds a lease for as long as the worker asks, and no longer than the task may take", async () => {
+it("holds a lease as long as the worker asks, and no longer than the task may take", async () => {
   const [long, timed] = [newQueue(), newQueue({ timeoutSeconds: 10 })];
   const patient = await hand(one, { queues: [long.name, timed.name], leaseSeconds: 600 });
   await one.mill.enqueue(long, 1, { tenant });

@@ -88,13 +88,15 @@ export async function ownAll(
   );
   const settling = new Settling("tidemill.task_numbers");
   const limiter = new Limiter(session, { ...parts, workerId, leaseSeconds: 30, held: () => 0 });
-  const space = { id: 0, keyConcurrency: 1, isShared: false, queues: ["orders"] };
+  const queues = { id: 0, keyConcurrency: 1, isShared: false, queues: ["orders"] };
+  const space = { ...queues, baseId: 0, tenant: "default" };
   const server = new ServerWatch(session, () => keys.forget());
   const packs = { isWhole: () => false, take: nothing as never, onOpened: nothing };
   const perKey = (): number => 50;
-  const shared = { settling, server, limiter, clock: systemClock, perKey, packs };
+  const roomOf = (): number => Infinity;
+  const shared = { settling, server, limiter, clock: systemClock, perKey, roomOf, packs };
   const keys: KeyClaimer = new KeyClaimer(through(session), executor, space, shared);
-  keys.own({ keySpaceId: 0, epoch: "1", buckets });
+  keys.own({ epoch: "1", buckets });
   await keys.open();
   return {
     keys,

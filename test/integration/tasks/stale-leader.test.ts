@@ -173,11 +173,11 @@ it("lets nobody claim under an epoch that a move has ended", async () => {
   if (before === undefined || after === undefined) throw new Error("it owns nothing");
   expect(after.epoch).not.toBe(before.epoch);
   const claim = async (epoch: string): Promise<number> => {
-    const { keySpaceId } = after;
+    const { keySpaceId, baseId } = after;
     const request = { claimId: randomUUID(), workerId: first, leaseSeconds: 60 };
     const lanes = after.buckets.map((bucket) => keyLane(keySpaceId, bucket));
     const packs = { floor: 0, buckets: bucketSet(after.buckets) };
-    const more = { keySpaceId, epoch, marker: null, packs, exceptKeys: [], proofs: [] };
+    const more = { keySpaceId, baseId, epoch, marker: null, packs, exceptKeys: [], proofs: [] };
     const wanted = lanes.map((lane) => ({ lane, floor: 0, start: 0, held: [], take: 1 }));
     const { rows } = await claimKeyedTasks(connection, { ...request, ...more }, wanted);
     return rows.length;

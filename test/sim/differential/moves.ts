@@ -20,6 +20,7 @@ import type { Connection, Queryable } from "../../../src/db/database.ts";
 import {
   bucketSet,
   readKeySpaceOwners,
+  readKeySpaceSizes,
   readTaskMembers,
   removeBucketOwner,
   writeBucketOwner,
@@ -229,7 +230,7 @@ export class Moves {
       return async (db) => taken(await claimTasks(db, request, lanes));
     },
     claimKeyed: () => {
-      const request = { ...this.#claim, ...this.#owner, keySpaceId: 0 };
+      const request = { ...this.#claim, ...this.#owner, keySpaceId: 0, baseId: 0 };
       const exceptKeys = this.#random.chance(0.2) ? [`t\u001f${this.#some(KEYS)}`] : [];
       const take = 1 + this.#random.below(3);
       const lanes = KEY_LANES.map((lane) => ({ lane, floor: 0, start: 0, held: [], take }));
@@ -239,7 +240,7 @@ export class Moves {
         );
     },
     claimHeads: () => {
-      const request = { ...this.#claim, ...this.#owner, keySpaceId: 0 };
+      const request = { ...this.#claim, ...this.#owner, keySpaceId: 0, baseId: 0 };
       const wanted = { all: 2, probation: this.#random.below(2), exceptQueues: [] };
       return async (db) => taken(await claimHeldHeads(db, request, KEY_LANES, wanted));
     },
@@ -360,6 +361,13 @@ export class Moves {
       return spaces.map(({ owners, ...space }) => ({
         ...space,
         owners: owners.map((owner) => JSON.stringify(owner)).sort(),
+      }));
+    },
+    sizes: () => async (db) => {
+      const spaces = await readKeySpaceSizes(db);
+      return spaces.map(({ sizes, ...space }) => ({
+        ...space,
+        sizes: sizes.map((size) => JSON.stringify(size)).sort(),
       }));
     },
     members: () => async (db) => {

@@ -268,6 +268,25 @@ function foreignLanes({ run, tables }: Scene, [lanes, ours]: readonly unknown[])
   return [...found].map((lane) => ({ lane }));
 }
 
+/** Key spaces with their queues. All of them are of one tenant here. */
+function spacesOf(
+  run: Run,
+  tables: Tables,
+): { key_space_id: number; name: string; tenant: string; queues: string[] }[] {
+  return run
+    .rows(tables.keySpaces)
+    .sort((a, b) => a.id - b.id)
+    .map(({ id, name }) => ({
+      key_space_id: id,
+      name,
+      tenant: "default",
+      queues: run
+        .rows(tables.queues, (queue) => queue.keySpaceId === id)
+        .map((queue) => queue.name)
+        .sort(),
+    }));
+}
+
 /** src/tasks/sql/keys.ts, key-lanes.ts, key-packs.ts and bucket-owners.ts */
 export const keyStatements: SimStatements = {
   tasks_claim_keyed: claimKeyed,
@@ -288,39 +307,39 @@ export const keyStatements: SimStatements = {
       .rows(tables.owners, (owner) => owner.workerId === workerId)
       .map(({ keySpaceId, epoch, buckets }) => ({
         key_space_id: keySpaceId,
+        base_id: keySpaceId,
+        tenant: "default",
         epoch: String(epoch),
         buckets,
       })),
   ),
-  bucket_owners_read: reading(({ run, tables }) =>
-    run
-      .rows(tables.keySpaces)
-      .sort((a, b) => a.id - b.id)
-      .map(({ id, name }) => ({
-        key_space_id: id,
-        name,
-        queues: run
-          .rows(tables.queues, (queue) => queue.keySpaceId === id)
-          .map((queue) => queue.name)
-          .sort(),
+  bucket_owners_read: reading(({ run, tables }, [ids]) =>
+    spacesOf(run, tables)
+      .filter(({ key_space_id: id }) => ids === null || (ids as number[]).includes(id))
+      .map((space) => ({
+        ...space,
         owners: run
-          .rows(tables.owners, (owner) => owner.keySpaceId === id)
+          .rows(tables.owners, (owner) => owner.keySpaceId === space.key_space_id)
           .map(({ workerId, epoch, buckets }) => {
             return { worker: workerId, epoch: String(epoch), buckets };
           }),
       })),
+  ),
+  bucket_owner_sizes: reading(({ run, tables }) =>
+    spacesOf(run, tables).map((space) => ({
+      ...space,
+      sizes: run
+        .rows(tables.owners, (owner) => owner.keySpaceId === space.key_space_id)
+        .map(({ workerId, buckets }) => ({ worker: workerId, count: buckets.length })),
+    })),
   ),
   bucket_members: reading(({ run, tables }, [seconds]) =>
     run
       .rows(tables.nodes, (node) => node.heartbeatAt >= run.now - secondsToMs(seconds))
       .flatMap(({ workerId }) =>
         run
-          .rows(
-            tables.infos,
-            (info) =>
-              info.workerId === workerId && info.status === "active" && info.queues.length > 0,
-          )
-          .map(({ queues }) => ({ worker_id: workerId, queues })),
+          .rows(tables.infos, (info) => info.workerId === workerId && info.status === "active")
+          .map(({ queues }) => ({ worker_id: workerId, queues, tenants: [] })),
       ),
   ),
   *bucket_owner_write({ run, tables }, [keySpaceId, workerId, expected, buckets]) {

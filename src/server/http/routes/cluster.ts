@@ -24,6 +24,7 @@ const leader = z.object({ term: z.string(), workerId: z.string().optional() });
 const ringView = z
   .object({
     keySpace: z.string(),
+    tenant: z.string(),
     queues: z.array(z.string()),
     owners: z.array(
       z.object({ worker: z.string(), epoch: z.string(), buckets: z.array(z.number().int()) }),
