@@ -41,7 +41,7 @@ interface Current {
 
 /**
  * Keeps a stream open to one of several servers: connecting → known → waiting → connecting and so
- * on, until it failed or was closed (docs/adr/0011-client.md). A link that was replaced is not the
+ * on, until it failed or was closed (docs/adr/0012-client.md). A link that was replaced is not the
  * line's any more, but its speaker still hears from it until it ends.
  */
 export class Line<Ack> {

@@ -61,7 +61,7 @@ const isTask = (queued: Queued): queued is PendingTask => "message" in queued;
 
 /**
  * Sends tasks in creates and hears their answers, over one link after another. A task is queued,
- * then a part of a create that was sent, then answered; docs/adr/0011-client.md says what happens
+ * then a part of a create that was sent, then answered; docs/adr/0012-client.md says what happens
  * to it when the stream is lost at each of these.
  */
 export class CreateSender implements Speaker<ProducerHelloAck> {

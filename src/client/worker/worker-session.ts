@@ -46,7 +46,7 @@ const MESSAGE_BYTES = 512;
 const NAMED_MAX = 1_000;
 /**
  * The work of one worker, over one link after another: takes tasks, runs their handlers, says how
- * they ended, and hears what became of it. docs/adr/0011-client.md has the states of a task, and
+ * they ended, and hears what became of it. docs/adr/0012-client.md has the states of a task, and
  * what happens when the stream is lost at each of them.
  */
 export class WorkerSession implements Speaker<WorkerHelloAck> {

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { connectProducer, connectWorker, queue } from "../../../src/client/index.ts";
+import { HOOKS_TEST } from "../../support/egress-certificate.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
   cable,
@@ -168,6 +169,24 @@ describe("a connection", () => {
     await expect(call).rejects.toMatchObject({ code: "TM_UNAUTHENTICATED", retryable: false });
     await expect(producer.enqueue(mails, 3)).rejects.toMatchObject({ code: "TM_UNAUTHENTICATED" });
     expect(await stored()).toEqual([1]);
+  });
+
+  it("knows the server by its certificate, and shows its own", async () => {
+    const { cert, key } = HOOKS_TEST;
+    const { producer: url } = await startServer(server.mill, {
+      tls: { cert, key, clientCa: cert },
+      http: false,
+    });
+    const own = { ca: cert, cert, key };
+    const producer = await producerOf({ url, tls: { ...own, serverName: "hooks.test" } });
+    await producer.enqueue(mails, 1);
+    expect(await stored()).toEqual([1]);
+    const options = { url, token: PRODUCER, connectSeconds: 0.5 };
+    const strangers = [true, { ca: cert }, { ...own, serverName: "other.test" }, undefined];
+    for (const tls of strangers) {
+      const refused = connectProducer(tls === undefined ? options : { ...options, tls });
+      await expect(refused).rejects.toMatchObject({ code: "TM_UNAVAILABLE" });
+    }
   });
 
   it("says where nobody answers", async () => {
