@@ -175,13 +175,12 @@ describe("a connection", () => {
     const { cert, key } = HOOKS_TEST;
     const { producer: url } = await startServer(server.mill, {
       tls: { cert, key, clientCa: cert },
-      http: false,
     });
     const own = { ca: cert, cert, key };
     const producer = await producerOf({ url, tls: { ...own, serverName: "hooks.test" } });
     await producer.enqueue(mails, 1);
     expect(await stored()).toEqual([1]);
-    const options = { url, token: PRODUCER, connectSeconds: 0.5 };
+    const options = { url, token: PRODUCER, connectSeconds: 0.3 };
     const strangers = [true, { ca: cert }, { ...own, serverName: "other.test" }, undefined];
     for (const tls of strangers) {
       const refused = connectProducer(tls === undefined ? options : { ...options, tls });

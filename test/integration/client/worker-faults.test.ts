@@ -14,7 +14,7 @@ import {
 
 const mails = queue<number>("mails");
 
-const GRACE_MS = 1_000;
+const GRACE_MS = 600;
 
 let server: Scene;
 
