@@ -30,7 +30,7 @@ export { ConsecutiveFailuresError } from "./consumers/poison.ts";
 export type { FrontierHolder } from "./consumers/sql/frontier.ts";
 export type { ConsumerStatus, GapStatus, Status, WorkerStatus } from "./consumers/status.ts";
 export type { WaitForOptions } from "./consumers/wait-for.ts";
-export type { SqlExecutor } from "./db/database.ts";
+export type { SqlExecutor } from "./db/executor.ts";
 export {
   type GeneratedMigrations,
   type GenerateMigrationsOptions,
@@ -92,11 +92,11 @@ export type {
   DeadLetters,
   EditOptions,
 } from "./tasks/dead-letters.ts";
-export type { NewTask, TaskOptions } from "./tasks/encode.ts";
 export type { EnqueueOptions } from "./tasks/enqueue.ts";
 export type { TaskHandle } from "./tasks/handle.ts";
 export type { LimitChanges, LimitOptions, RateOptions } from "./tasks/limits.ts";
 export type { TaskMetrics } from "./tasks/metrics.ts";
+export type { NewTask, TaskOptions } from "./tasks/new-task.ts";
 export {
   abandon,
   completed,

@@ -3,6 +3,7 @@ import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { brokenLinks } from "./support/tidy/markdown.ts";
 import {
+  clientFaults,
   danglingImports,
   entryPoints,
   importCycles,
@@ -69,6 +70,11 @@ describe("structure", () => {
     refuse(layeringFaults(), "these imports break the layering of ARCHITECTURE.md");
   });
 
+  it("nothing of a client needs a database, not even its types", () => {
+    expect(reachableFrom(["src/client/index.ts"])).toContain("src/tasks/queue.ts");
+    refuse(clientFaults(), "a program without a database must be able to import the client");
+  });
+
   it("imports of sources stay in src and name files that exist", () => {
     refuse(danglingImports(), "these imports lead nowhere, or out of src");
   });
@@ -129,7 +135,8 @@ describe("structure", () => {
     );
   });
 
-  it("importing the library loads neither HTTP, gRPC nor the command line", async () => {
+  /** Addresses of the modules that an import loads. */
+  const loadedBy = async (entry: string): Promise<string[]> => {
     const script = `
       import { Session } from "node:inspector";
       const session = new Session();
@@ -137,7 +144,7 @@ describe("structure", () => {
       const urls = [];
       session.on("Debugger.scriptParsed", ({ params }) => urls.push(params.url));
       session.post("Debugger.enable");
-      await import("./src/index.ts");
+      await import("./${entry}");
       process.stdout.write(JSON.stringify(urls));`;
     const { stdout } = await run(
       process.execPath,
@@ -145,13 +152,28 @@ describe("structure", () => {
       { cwd: ROOT, maxBuffer: 64 * 1024 * 1024 },
     );
     const loaded = JSON.parse(stdout) as string[];
-    expect(loaded.some((url) => url.endsWith("/src/index.ts"))).toBe(true);
+    expect(loaded.some((url) => url.endsWith(`/${entry}`))).toBe(true);
+    return loaded;
+  };
+
+  it("importing the library loads neither HTTP, gRPC nor the command line", async () => {
+    const loaded = await loadedBy("src/index.ts");
     expect(loaded.some((url) => url.includes("/node_modules/pg/"))).toBe(true);
     const heavy =
       /\/node_modules\/(hono|@hono|@grpc|@bufbuild|grpc-[a-z-]+|commander|@clack|zod|jose)\//;
     refuse(
       loaded.filter((url) => heavy.test(url)),
       'import "tidemill" must stay light; load these where they are used',
+    );
+  });
+
+  it("importing the client loads no driver of the database", async () => {
+    const loaded = await loadedBy("src/client/index.ts");
+    expect(loaded.some((url) => url.includes("/node_modules/@grpc/grpc-js/"))).toBe(true);
+    const heavy = /\/node_modules\/(pg|pg-[a-z-]+|hono|@hono|commander|@clack|zod|jose|pino)\//;
+    refuse(
+      loaded.filter((url) => heavy.test(url)),
+      'import "tidemill/client" must work where these are not wanted',
     );
   });
 });
@@ -429,6 +451,11 @@ describe("documents", () => {
     ["JwtIssuerOptions", "src/server/auth/issuer-options.ts", "docs/reference/auth.md"],
     ["HttpLimits", "src/server/http/options.ts", "docs/reference/http.md"],
     ["ListenOptions", "src/server/http/listener.ts", "docs/reference/http.md"],
+    ["ConnectionOptions", "src/client/connection-options.ts", "docs/reference/client.md"],
+    ["ClientTlsOptions", "src/client/tls.ts", "docs/reference/client.md"],
+    ["ProducerOptions", "src/client/producer/producer-options.ts", "docs/reference/client.md"],
+    ["RemoteWorkerOptions", "src/client/worker/worker-options.ts", "docs/reference/client.md"],
+    ["RestOptions", "src/client/rest/http-call.ts", "docs/reference/client.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);

@@ -1,5 +1,5 @@
 import { ConfigError } from "../base/errors.ts";
-import type { SqlExecutor } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import { fromPg, type PgClient } from "./pg.ts";
 
 /** What we call of a knex transaction. */

@@ -1,7 +1,7 @@
 import { ConfigError } from "../base/errors.ts";
 import { mixedHash } from "../base/identifier.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
-import type { SqlExecutor } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import type { PersistedEvent } from "../events/event.ts";
 
 /** The batch's transaction: what a handler writes through it commits with the checkpoint. */

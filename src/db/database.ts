@@ -3,6 +3,7 @@ import pg from "pg";
 import { systemClock } from "../base/clock.ts";
 import { CommitUnknownError, ConfigError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import type { SqlExecutor } from "./executor.ts";
 import type { Names } from "./names.ts";
 import { mapConnectError, mapDatabaseError, sqlState, wasRolledBack } from "./sqlstate.ts";
 import { renderStatement, type Statement } from "./statement.ts";
@@ -10,13 +11,6 @@ import { renderStatement, type Statement } from "./statement.ts";
 /** Anything that runs our statements: the pool, a transaction, a connection, the caller's own. */
 export interface Queryable {
   query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]>;
-}
-
-/**
- * What we need of a transaction that the caller owns: node-postgres clients fit as they are.
- */
-export interface SqlExecutor {
-  query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
 }
 
 /** What administration and enqueues need of a database: all of it, or one tenant's part. */

@@ -1,5 +1,6 @@
 import { ConfigError } from "../base/errors.ts";
-import type { Connection, Database, Queryable, SqlExecutor, Store } from "./database.ts";
+import type { Connection, Database, Queryable, Store } from "./database.ts";
+import type { SqlExecutor } from "./executor.ts";
 import { enterWall, queryBehindWall, readWallFacts } from "./sql/tenant-wall.ts";
 import type { Statement } from "./statement.ts";
 

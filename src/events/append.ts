@@ -1,7 +1,8 @@
 import { InvalidInputError, messageOf, UnavailableError } from "../base/errors.ts";
 import { refuseUnknown } from "../base/options.ts";
 import { isUuid, uuidv7 } from "../base/uuid.ts";
-import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
+import type { Database, Queryable } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { constraintOf, isUniqueViolation, mapDatabaseError, sqlState } from "../db/sqlstate.ts";

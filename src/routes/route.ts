@@ -1,7 +1,7 @@
 import { ConfigError } from "../base/errors.ts";
 import { refuseUnknown } from "../base/options.ts";
 import type { NewEvent, StreamRef } from "../events/event.ts";
-import type { NewTask } from "../tasks/encode.ts";
+import type { NewTask } from "../tasks/new-task.ts";
 import type { Queue, QueueDefinition } from "../tasks/queue.ts";
 
 /** An event that is about to be appended, as a route sees it. */

@@ -1,11 +1,12 @@
 import { type Clock, pause } from "../base/clock.ts";
 import { messageOf, TimeoutError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import type { Database, Queryable, SqlExecutor } from "../db/database.ts";
+import type { Database, Queryable } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
+import { resultJson } from "./outcome.ts";
 import type { PackFinisher } from "./pack-finisher.ts";
 import type { TaskActs } from "./running-context.ts";
-import { resultJson } from "./settlement.ts";
 import { completeTasks } from "./sql/finish.ts";
 import { extendLease, saveProgress } from "./sql/lease.ts";
 import { openClaimedPack, seesLaterCommits } from "./sql/open-packs.ts";

@@ -2,9 +2,10 @@ import type { Timers } from "../base/timers.ts";
 import { inTrace } from "../base/trace-context.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Outcome } from "./outcome.ts";
+import { checkOutcome } from "./outcome.ts";
 import { RunningContext, type TaskActs } from "./running-context.ts";
 import { validated } from "./schema.ts";
-import { checkOutcome, settle, settleError, settleInvalid } from "./settlement.ts";
+import { settle, settleError, settleInvalid } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { TaskTimeoutError } from "./task.ts";
 

@@ -1,5 +1,5 @@
 import type { Logger } from "../base/log.ts";
-import type { SqlExecutor } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import type { LeaseToken } from "./task.ts";
 
 /** What a handler may do with the task it runs. */

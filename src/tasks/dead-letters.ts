@@ -3,7 +3,7 @@ import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Queryable, Store } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
-import { toJson } from "./encode.ts";
+import { toJson } from "./new-task.ts";
 import {
   type DeadFilter,
   editDeadLetter,

@@ -1,51 +1,16 @@
-import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
-import { hasReserved, InvalidInputError, messageOf } from "../base/errors.ts";
+import { resolveBackoff } from "../base/backoff.ts";
+import { hasReserved, InvalidInputError } from "../base/errors.ts";
 import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import type { KnownQueue, QueueDirectory } from "./directory.ts";
-import { type Priority, priorityNumber } from "./priority.ts";
+import { type NewTask, TASK_KEYS, toJson } from "./new-task.ts";
+import { priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult } from "./schema.ts";
 import type { TaskShape } from "./sql/enqueue.ts";
 import { DEFAULT_TENANT } from "./task.ts";
 import { checkWebhook } from "./webhook-name.ts";
-
-export interface TaskOptions {
-  /** What sort of task it is, for people and for filters. Defaults to none. */
-  readonly kind?: string;
-  /** Defaults to the queue's. */
-  readonly priority?: Priority;
-  /** Tasks of one key run one after another, in the order of their enqueues. Defaults to none. */
-  readonly partitionKey?: string;
-  /** Not before this instant. Defaults to now. */
-  readonly runAt?: Date | string;
-  /** Not before so many seconds from now, by the database's clock. Defaults to 0. */
-  readonly delaySeconds?: number;
-  /** Defaults to the queue's. */
-  readonly maxAttempts?: number;
-  /** Defaults to the queue's. */
-  readonly backoff?: Partial<BackoffPolicy>;
-  /** Defaults to the queue's. */
-  readonly timeoutSeconds?: number;
-  /** The same key with the same task gives the first one; with another task it is refused. */
-  readonly idempotencyKey?: string;
-  /** How long the key is remembered. Defaults to the queue's. */
-  readonly idempotencySeconds?: number;
-  /** Told when the task ends: a URL, or the id of an endpoint of the tenant. Defaults to none. */
-  readonly webhook?: string;
-  readonly traceParent?: string;
-  readonly traceState?: string;
-  /** Defaults to "default". */
-  readonly tenant?: string;
-  /** Of a payload given as bytes. Defaults to "application/octet-stream". */
-  readonly contentType?: string;
-}
-
-export interface NewTask<Payload = unknown> extends TaskOptions {
-  /** JSON, bytes, or JSON that is stored letter by letter. */
-  readonly payload: Payload | Uint8Array | JsonText;
-}
 
 export const KEY_BYTES_MAX = 1024;
 export const NAME_BYTES_MAX = 200;
@@ -53,25 +18,6 @@ export const NAME_BYTES_MAX = 200;
 const BYTES_MARK = "=";
 const TEXT_BYTES_MAX = 1024;
 const YEARS_100_SECONDS = 100 * 366 * 86_400;
-
-const TASK_KEYS = [
-  "payload",
-  "kind",
-  "priority",
-  "partitionKey",
-  "runAt",
-  "delaySeconds",
-  "maxAttempts",
-  "backoff",
-  "timeoutSeconds",
-  "idempotencyKey",
-  "idempotencySeconds",
-  "webhook",
-  "traceParent",
-  "traceState",
-  "tenant",
-  "contentType",
-];
 
 /** One task, checked and written down: everything but its shape's number. */
 export interface EncodedTask {
@@ -264,19 +210,6 @@ function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
   if (isPlain) return sort;
   const { payload: _payload, partitionKey: _key, idempotencyKey: _once, ...options } = task;
   return sort + JSON.stringify(options);
-}
-
-/** As it is to be stored. */
-export function toJson(payload: unknown): string {
-  if (payload instanceof JsonText) return payload.text;
-  let json: string | undefined;
-  try {
-    json = JSON.stringify(payload === undefined ? null : payload);
-  } catch (error) {
-    throw new InvalidInputError(`the payload cannot be written as JSON: ${messageOf(error)}`);
-  }
-  if (json === undefined) throw new InvalidInputError("the payload cannot be written as JSON");
-  return json;
 }
 
 function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: number } {

@@ -1,11 +1,13 @@
 import { CommitUnknownError, InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
 import { activeTrace, type TraceContext } from "../base/trace-context.ts";
-import type { Queryable, SqlExecutor, Store } from "../db/database.ts";
+import type { Queryable, Store } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import type { Notifier } from "../db/notifier.ts";
 import { notify } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
 import type { BucketOwners, KnownQueue, QueueDirectory } from "./directory.ts";
-import { type EncodedTask, type NewTask, TaskEncoder } from "./encode.ts";
+import { type EncodedTask, TaskEncoder } from "./encode.ts";
+import type { NewTask } from "./new-task.ts";
 import { mayPackKeyed, toPacks } from "./packing.ts";
 import type { QueueDefinition } from "./queue.ts";
 import type { Settle } from "./quota-keeper.ts";

@@ -1,4 +1,5 @@
-import { ConfigError, storable } from "../base/errors.ts";
+import { ConfigError, InvalidInputError, storable } from "../base/errors.ts";
+import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 
 declare const result: unique symbol;
@@ -66,4 +67,25 @@ export function abandon(): Outcome<never> {
 function requireReason(what: string, reason: unknown): string {
   if (typeof reason === "string" && reason.trim() !== "") return storable(reason);
   throw new ConfigError(`${what} needs a reason that is not empty: people read it later`);
+}
+
+const COMPLETED = Outcome.of("completed");
+
+/** A handler ended with something that is no outcome. */
+export function checkOutcome(value: unknown): Outcome {
+  if (value === undefined) return COMPLETED;
+  if (value instanceof Outcome) return value;
+  throw new InvalidInputError(
+    "a handler must return completed(), failed(), nack(), abandon() or nothing; " +
+      "to keep a result, return completed(result)",
+  );
+}
+
+/** What is kept of a result: "" for none. */
+export function resultJson(result: unknown): string {
+  if (result === undefined) return "";
+  if (result instanceof JsonText) return result.text;
+  const json: string | undefined = JSON.stringify(result);
+  if (json === undefined) throw new InvalidInputError("the result cannot be written as JSON");
+  return json;
 }

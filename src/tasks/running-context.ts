@@ -1,6 +1,6 @@
 import { InvalidInputError } from "../base/errors.ts";
 import { childLogger, type Logger } from "../base/log.ts";
-import type { SqlExecutor } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { TaskContext } from "./context.ts";
 import type { LeaseToken } from "./task.ts";

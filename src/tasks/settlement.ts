@@ -1,14 +1,7 @@
 import { type BackoffPolicy, retryDelaySeconds } from "../base/backoff.ts";
-import {
-  ConflictError,
-  InvalidInputError,
-  messageOf,
-  storable,
-  wellFormed,
-} from "../base/errors.ts";
-import { JsonText } from "../base/json-text.ts";
+import { ConflictError, messageOf, storable, wellFormed } from "../base/errors.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
-import { Outcome } from "./outcome.ts";
+import { type Outcome, resultJson } from "./outcome.ts";
 import type { Burial, Settlement } from "./sql/finish.ts";
 
 /** An abandoned task stays away so long, or a loop of abandons would spin. */
@@ -16,17 +9,6 @@ const ABANDON_SECONDS = 1;
 const REASON_CHARS_MAX = 4_000;
 const STACK_CHARS_MAX = 8_000;
 
-/** A handler ended with something that is no outcome. */
-export function checkOutcome(value: unknown): Outcome {
-  if (value === undefined) return COMPLETED;
-  if (value instanceof Outcome) return value;
-  throw new InvalidInputError(
-    "a handler must return completed(), failed(), nack(), abandon() or nothing; " +
-      "to keep a result, return completed(result)",
-  );
-}
-
-const COMPLETED = Outcome.of("completed");
 /** Most completions: one object for all of them. */
 const WITHOUT_RESULT: Settlement = Object.freeze({ kind: "complete", result: "" });
 
@@ -114,14 +96,6 @@ export function giveBack(
   outcome: "abandoned" = "abandoned",
 ): Settlement {
   return { kind: "put-back", row: { ...setback(task, outcome), delay, refund: true } };
-}
-
-export function resultJson(result: unknown): string {
-  if (result === undefined) return "";
-  if (result instanceof JsonText) return result.text;
-  const json: string | undefined = JSON.stringify(result);
-  if (json === undefined) throw new InvalidInputError("the result cannot be written as JSON");
-  return json;
 }
 
 interface Trouble {

@@ -14,7 +14,8 @@ import {
   toConsumerStatus,
 } from "../consumers/status.ts";
 import { type WaitForOptions, waitForPosition } from "../consumers/wait-for.ts";
-import { Database, type SqlExecutor } from "../db/database.ts";
+import { Database } from "../db/database.ts";
+import type { SqlExecutor } from "../db/executor.ts";
 import { isPooled } from "../db/listener.ts";
 import { assertMigrated, type MigrateResult, migrate } from "../db/migrate.ts";
 import {
@@ -40,10 +41,10 @@ import { concerns, tasksOf } from "../routes/route.ts";
 import { ScheduleAdmin } from "../schedules/admin.ts";
 import { DeadLetters } from "../tasks/dead-letters.ts";
 import { QueueDirectory } from "../tasks/directory.ts";
-import type { NewTask, TaskOptions } from "../tasks/encode.ts";
 import { type EnqueueContext, type EnqueueOptions, enqueueTasks } from "../tasks/enqueue.ts";
 import { TaskHandle } from "../tasks/handle.ts";
 import { TaskMetrics } from "../tasks/metrics.ts";
+import type { NewTask, TaskOptions } from "../tasks/new-task.ts";
 import type { Queue } from "../tasks/queue.ts";
 import { QueueAdmin } from "../tasks/queue-admin.ts";
 import { QuotaAdmin } from "../tasks/quota-admin.ts";

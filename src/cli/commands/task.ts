@@ -1,7 +1,7 @@
 import { TimeoutError } from "../../base/errors.ts";
 import { withoutUndefined } from "../../base/options.ts";
 import type { ScheduleTaskOptions } from "../../schedules/schedule.ts";
-import type { TaskOptions } from "../../tasks/encode.ts";
+import type { TaskOptions } from "../../tasks/new-task.ts";
 import type { TaskState } from "../../tasks/task.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import { requireQueue } from "../find-queue.ts";

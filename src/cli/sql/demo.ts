@@ -1,5 +1,5 @@
 import type { ConsumerTx } from "../../consumers/consumer.ts";
-import type { SqlExecutor } from "../../db/database.ts";
+import type { SqlExecutor } from "../../db/executor.ts";
 import type { PersistedEvent } from "../../events/event.ts";
 
 /** Quoted names of the demo's own tables and of the log it is checked against. */

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { ForbiddenError, InvalidInputError } from "../../base/errors.ts";
-import type { NewTask } from "../../tasks/encode.ts";
+import type { NewTask } from "../../tasks/new-task.ts";
 import { IdempotencyConflictError } from "../../tasks/store.ts";
 import {
   type CreateAck,

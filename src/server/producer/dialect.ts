@@ -1,5 +1,5 @@
 import type { TidemillError, UnauthenticatedError } from "../../base/errors.ts";
-import type { NewTask } from "../../tasks/encode.ts";
+import type { NewTask } from "../../tasks/new-task.ts";
 import type { StoreResult } from "../../tasks/store.ts";
 import type { Caller } from "../auth/caller.ts";
 import type { Codec, StreamError } from "../grpc/peer.ts";

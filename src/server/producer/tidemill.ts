@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { InvalidInputError } from "../../base/errors.ts";
 import type { JsonText } from "../../base/json-text.ts";
 import { VERSION } from "../../base/version.ts";
-import type { NewTask } from "../../tasks/encode.ts";
+import type { NewTask } from "../../tasks/new-task.ts";
 import {
   type Backoff,
   type Create,

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { InvalidInputError } from "../../../base/errors.ts";
 import { withoutUndefined } from "../../../base/options.ts";
 import { readTrace } from "../../../base/trace-context.ts";
-import type { NewTask } from "../../../tasks/encode.ts";
+import type { NewTask } from "../../../tasks/new-task.ts";
 import { hasEnded } from "../../../tasks/results.ts";
 import { requireMay } from "../../auth/caller.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";

@@ -1,0 +1,180 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { completed, queue, type TaskAck } from "../../../src/client/index.ts";
+import { eventually } from "../../support/eventually.ts";
+import {
+  cable,
+  gate,
+  producerOf,
+  recorder,
+  type Scene,
+  scene,
+  startServer,
+  workerOf,
+} from "./scene.ts";
+
+const mails = queue<number>("mails");
+
+const GRACE_MS = 600;
+
+let server: Scene;
+
+beforeEach(async () => {
+  server = await scene({ graceSeconds: GRACE_MS / 1000 });
+});
+
+const stateOf = async (id: string): Promise<string> => (await server.mill.tasks.get(id)).state;
+
+async function enqueue(n = 1): Promise<string> {
+  const producer = await producerOf({ url: server.producer });
+  return (await producer.enqueue(mails, n)).id;
+}
+
+describe("a worker whose stream breaks", () => {
+  it("keeps its task when it comes back in time, and says there how it ended", async () => {
+    const id = await enqueue();
+    const line = await cable(server.worker);
+    const [started, release] = [gate(), gate()];
+    const attempts: number[] = [];
+    const acks: TaskAck[] = [];
+    await workerOf({
+      url: line.address,
+      handlers: [
+        mails.handle(async ({ attempt }, { signal }) => {
+          attempts.push(attempt);
+          started.open();
+          await release.opened;
+          return completed({ wasAborted: signal.aborted });
+        }),
+      ],
+      onAck: (ack) => void acks.push(ack),
+    });
+    await started.opened;
+    line.cut();
+    const cutAtMs = performance.now();
+    await eventually(() => expect(line.connections).toBe(2));
+    // A server that had not heard of it again would have given it to somebody else by now.
+    await eventually(() => expect(performance.now() - cutAtMs).toBeGreaterThan(2 * GRACE_MS));
+    release.open();
+    await eventually(() => expect(acks).toHaveLength(1));
+    expect(acks).toMatchObject([{ state: "completed", error: undefined }]);
+    expect(attempts).toEqual([1]);
+    expect((await server.mill.tasks.get(id)).result).toEqual({ wasAborted: false });
+  });
+
+  it("says again what was not acknowledged, and it counts once", async () => {
+    const line = await cable(server.worker);
+    const acks: TaskAck[] = [];
+    const runs: string[] = [];
+    await workerOf({
+      url: line.address,
+      handlers: [
+        mails.handle(({ id }) => {
+          runs.push(id);
+          line.loseAnswers(true); // The server hears of the end, and its answer is lost.
+          return completed(runs.length);
+        }),
+      ],
+      onAck: (ack) => void acks.push(ack),
+    });
+    const id = await enqueue();
+    await eventually(async () => expect(await stateOf(id)).toBe("completed"));
+    expect(acks).toEqual([]);
+    line.loseAnswers(false);
+    line.cut();
+    await eventually(() => expect(acks).toHaveLength(1));
+    expect(runs).toEqual([id]);
+    expect((await server.mill.tasks.get(id)).result).toBe(1);
+  });
+
+  it("aborts its handler when it could not come back before others may have the task", async () => {
+    await enqueue();
+    const line = await cable(server.worker);
+    const [started, reasons] = [gate(), [] as unknown[]];
+    const worker = await workerOf({
+      url: line.address,
+      handlers: [
+        mails.handle(async (_task, { signal }) => {
+          await new Promise<void>((resolve) => {
+            signal.addEventListener("abort", () => resolve(), { once: true });
+            started.open();
+          });
+          reasons.push(signal.reason);
+          throw signal.reason;
+        }),
+      ],
+    });
+    await started.opened;
+    line.refuse(true);
+    line.cut();
+    await eventually(() => expect(worker.load.running).toBe(0));
+    expect(reasons).toMatchObject([{ code: "TM_LEASE_LOST" }]);
+    line.refuse(false);
+  });
+
+  it("is told of a lost lease when it comes back too late, and is not heard", async () => {
+    const id = await enqueue();
+    const line = await cable(server.worker);
+    const [started, release, aborted] = [gate(), gate(), gate()];
+    const acks: TaskAck[] = [];
+    await workerOf({
+      url: line.address,
+      orphanSeconds: 600,
+      handlers: [
+        mails.handle(async ({ attempt }, { signal }) => {
+          if (attempt > 1) return completed("second");
+          signal.addEventListener("abort", () => aborted.open(), { once: true });
+          started.open();
+          await release.opened;
+          return completed("first");
+        }),
+      ],
+      onAck: (ack) => void acks.push(ack),
+    });
+    await started.opened;
+    line.refuse(true);
+    line.cut();
+    await workerOf({
+      url: server.worker,
+      handlers: [mails.handle(({ attempt }) => completed(`other ${attempt}`))],
+    });
+    await eventually(async () => expect(await stateOf(id)).toBe("completed"));
+    line.refuse(false);
+    await aborted.opened;
+    release.open();
+    expect((await server.mill.tasks.get(id)).result).toBe("other 2");
+    expect(acks).toEqual([]);
+  });
+
+  it("works for another server when one drains", async () => {
+    const other = await startServer(await server.database.connect());
+    const logger = recorder();
+    const [started, release] = [gate(), gate()];
+    const acks: TaskAck[] = [];
+    const worker = await workerOf({
+      url: [server.worker, other.worker],
+      logger,
+      handlers: [
+        mails.handle(async ({ payload }) => {
+          if (payload !== 1) return;
+          started.open();
+          await release.opened;
+        }),
+      ],
+      onAck: (ack) => void acks.push(ack),
+    });
+    const producer = await producerOf({ url: other.producer });
+    const { id: slow } = await producer.enqueue(mails, 1);
+    await started.opened;
+    const stopping = server.server.stop();
+    await eventually(() =>
+      expect(logger.lines.filter(({ message }) => message === "connected")).toHaveLength(2),
+    );
+    const { id: quick } = await producer.enqueue(mails, 2);
+    await eventually(() => expect(acks.map(({ task }) => task.id)).toEqual([quick]));
+    release.open();
+    await eventually(() => expect(acks.map(({ task }) => task.id)).toEqual([quick, slow]));
+    await stopping;
+    expect(acks.map(({ state }) => state)).toEqual(["completed", "completed"]);
+    expect(worker.load).toMatchObject({ isConnected: true, running: 0, unanswered: 0 });
+  });
+});
