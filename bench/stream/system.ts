@@ -3,7 +3,7 @@ import { tidemill } from "../tasks/systems/tidemill.ts";
 
 const PROGRAM = new URL("remote-program.ts", import.meta.url);
 
-/** The same engine and the same tables, with a server between. Its clients speak CodeQ's protocol. */
+/** The same engine and tables with a server between, whose clients speak CodeQ's protocol. */
 export const remoteTidemill = (): TaskSystem => ({
   ...tidemill(),
   name: "tidemill over gRPC",

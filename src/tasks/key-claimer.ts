@@ -7,12 +7,12 @@ import { allowanceOf } from "./key-allowance.ts";
 import { type Asked, HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
 import { KeyPacks, type KeyPacksOptions } from "./key-packs.ts";
 import { KeyRates, strictestKeyRate } from "./key-rates.ts";
-import type { KeySpace, TakeRows } from "./key-space.ts";
+import type { ClaimFacts, KeySpace, TakeRows } from "./key-space.ts";
 import type { Limiter } from "./limiter.ts";
 import type { Limits, Rate } from "./limits.ts";
 import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
-import { type ClaimRequest, FIELD } from "./sql/claim.ts";
+import { FIELD } from "./sql/claim.ts";
 import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
 import { lookAtKeyLanes } from "./sql/key-lanes.ts";
 import { type KeySpaceProbe, probeKeySpace, type WaitingPacks } from "./sql/key-packs.ts";
@@ -397,5 +397,3 @@ export class KeyClaimer {
 const HOLD_RETRY_MS = 100;
 const RATE_RETRY_MS = 100;
 const PACK_RETRY_MS = 20;
-
-export type ClaimFacts = Pick<ClaimRequest, "workerId" | "leaseSeconds">;

@@ -1,5 +1,5 @@
 import type { ClaimedTask } from "./claimed-task.ts";
-import type { ClaimedRows } from "./sql/claim.ts";
+import type { ClaimedRows, ClaimRequest } from "./sql/claim.ts";
 
 /** Queues of this worker that share the order of keys, whoever's these are. */
 export interface KeyedQueues {
@@ -38,6 +38,9 @@ export function isSameQueues(
     known.queues.every((queue, place) => queue === queues[place])
   );
 }
+
+/** Who claims, and for how long. */
+export type ClaimFacts = Pick<ClaimRequest, "workerId" | "leaseSeconds">;
 
 /** How a claim is made is the same for all; the claimer hands it down. */
 export type TakeRows = (

@@ -1,8 +1,14 @@
 import type { Clock } from "../base/clock.ts";
 import type { Demand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
-import { type ClaimFacts, KeyClaimer, type KeyClaimerParts } from "./key-claimer.ts";
-import { isSameQueues, type KeyedQueues, type TakeRows, tenantSpace } from "./key-space.ts";
+import { KeyClaimer, type KeyClaimerParts } from "./key-claimer.ts";
+import {
+  type ClaimFacts,
+  isSameQueues,
+  type KeyedQueues,
+  type TakeRows,
+  tenantSpace,
+} from "./key-space.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskSession } from "./session.ts";
 import { probeKeySpaces } from "./sql/key-packs.ts";

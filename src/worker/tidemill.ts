@@ -109,11 +109,10 @@ export class Tidemill implements AsyncDisposable {
       this.#enqueued(queue, 1),
     );
     this.#results = new ResultWaiter(() => db, systemClock);
-    const channels = { changes: changesChannel(db.names), tasks: channel };
-    this.#channels = channels;
-    this.tasks = new TaskAdmin(db, channels);
-    this.queues = new QueueAdmin(db, this.#enqueue.directory, channels);
-    this.deadLetters = new DeadLetters(db, channels);
+    this.#channels = { changes: changesChannel(db.names), tasks: channel };
+    this.tasks = new TaskAdmin(db, this.#channels);
+    this.queues = new QueueAdmin(db, this.#enqueue.directory, this.#channels);
+    this.deadLetters = new DeadLetters(db, this.#channels);
     this.webhooks = new WebhookAdmin(db);
     this.quotas = new QuotaAdmin(db);
   }
