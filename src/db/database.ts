@@ -91,6 +91,11 @@ export class Connection implements Queryable {
     }
   }
 
+  /** For statements that are not ours. */
+  get executor(): SqlExecutor {
+    return { query: (text, values) => this.client.query(text, values) };
+  }
+
   /** Whether it was cut, by us or by the driver when no answer came in time. */
   get isDestroyed(): boolean {
     return streamOf(this.client).destroyed;
@@ -105,6 +110,20 @@ export class Connection implements Queryable {
   async close(): Promise<void> {
     if (this.client instanceof pg.Client) await this.#database.sayGoodbye(this.client);
   }
+}
+
+/** However long its owner takes between two statements. */
+export const BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/**
+ * For work that never waits for anything else: when its connection falls silent in the middle, the
+ * server ends the session, and its locks, by itself. Otherwise it would notice by TCP alone, and a
+ * row that every worker needs, such as that of the leader, would be locked until then.
+ */
+const BEGIN_BRIEF = `${BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '10s'`;
+
+export interface TransactionOptions {
+  /** Defaults to one that may rest for ten seconds at most. */
+  readonly begin?: string;
 }
 
 /** The pool, the names and the settings that every statement needs. */
@@ -178,12 +197,15 @@ export class Database implements Store {
    * statement sees what was committed before it: locks that were waited for mean nothing otherwise.
    * Throws CommitUnknownError when nobody knows which of the two it was.
    */
-  async transaction<T>(work: (tx: Connection) => Promise<T>): Promise<T> {
+  async transaction<T>(
+    work: (tx: Connection) => Promise<T>,
+    { begin = BEGIN_BRIEF }: TransactionOptions = {},
+  ): Promise<T> {
     return await this.withConnection(async (connection) => {
       const { client } = connection;
       let result: T;
       try {
-        await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
+        await client.query(begin);
         result = await work(connection);
       } catch (error) {
         await client.query("ROLLBACK").catch(() => {});

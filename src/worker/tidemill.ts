@@ -14,7 +14,7 @@ import {
   toConsumerStatus,
 } from "../consumers/status.ts";
 import { type WaitForOptions, waitForPosition } from "../consumers/wait-for.ts";
-import { Database } from "../db/database.ts";
+import { BEGIN, Database } from "../db/database.ts";
 import type { SqlExecutor } from "../db/executor.ts";
 import { isPooled } from "../db/listener.ts";
 import { assertMigrated, type MigrateResult, migrate } from "../db/migrate.ts";
@@ -195,9 +195,7 @@ export class Tidemill implements AsyncDisposable {
 
   /** Runs `work` in one transaction: pass its `tx` to append, and to your own statements. */
   async transaction<T>(work: (tx: SqlExecutor) => Promise<T>): Promise<T> {
-    const result = await this.#db.transaction(
-      async (tx) => await work({ query: (text, values) => tx.client.query(text, values) }),
-    );
+    const result = await this.#db.transaction((tx) => work(tx.executor), { begin: BEGIN });
     for (const worker of this.#workers) {
       worker.eventsAppended();
       worker.tasksEnqueued();
