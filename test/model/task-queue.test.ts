@@ -154,7 +154,7 @@ async function finish(model: TaskModel, stage: Stage): Promise<void> {
   expect(model.all.filter(isLive)).toEqual([]);
 }
 
-const TEST = { file: "task-queue.test.ts", runs: 100, seconds: 30 };
+const TEST = { file: "task-queue.test.ts", runs: 100, seconds: 20 };
 
 it("is a map of tasks, each of which ends once", { timeout: timeoutOf(TEST) }, async () => {
   const stage = await Stage.open();

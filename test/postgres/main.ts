@@ -10,7 +10,17 @@ const USAGE = "npm run test:postgres -- [14] [16] [17] [/path/of/an/installation
 
 const FOLDERS = ["test/integration", "test/contract", "test/model"];
 /** Where the server does not matter. */
-const ELSEWHERE = ["embedded", "package", "cli", "docs", "adapters", "testing"];
+const ELSEWHERE = [
+  "adapters",
+  "cli",
+  "client",
+  "docs",
+  "embedded",
+  "package",
+  "pgbouncer",
+  "testing",
+  "wire",
+];
 
 interface Outcome {
   readonly passed: number;
