@@ -200,16 +200,15 @@ const FAILURES = `
       WHERE reason IS NOT NULL`;
 
 // Rows are locked before a number is drawn: who draws a claim order must have a transaction id. A
-// keyed task keeps its order; when it must wait, a hold keeps the later tasks of its key behind it. Of
-// several of one key the hold names the first.
-// Whoever was cancelled meanwhile is not put back.
+// keyed task keeps its order; when it must wait, a hold keeps the later tasks of its key behind it.
+// Of several of one key the hold names the first. Whoever was cancelled meanwhile is not put back.
 const PUT_BACK = statement(
   "tasks_put_back",
   `WITH given AS (${GIVEN}
    ), done AS MATERIALIZED (${lockFree(
      `task.lane, task.tenant, task.queue, task.priority, task.partition_key, task.claim_order,
-            task.attempt, task.leased_by, task.on_probation, given.delay, given.refund, given.outcome,
-            given.reason, given.stack`,
+            task.attempt, task.leased_by, task.on_probation, given.delay, given.refund,
+            given.outcome, given.reason, given.stack`,
      NOT_CANCELLED,
    )}
    ), back AS (
