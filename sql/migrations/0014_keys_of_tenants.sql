@@ -1,6 +1,9 @@
 -- Keys belong to a tenant: docs/adr/0010-keys-of-tenants.md. The lane of a bucket holds tasks of one
 -- tenant, so that a server of remote workers can own the keys of those tenants who have some at it.
 
+-- What is being enqueued or claimed ends before, and nothing more comes until lanes have moved.
+LOCK TABLE {schema}.tasks, {schema}.task_packs IN EXCLUSIVE MODE;
+
 -- The space that a queue names is that of the tenant "default". The others have one each, made with
 -- their first keyed task and never removed: producers remember it. Lanes have numbers for so many.
 ALTER TABLE {schema}.key_spaces

@@ -60,11 +60,11 @@ function serverCode(error: unknown): string | undefined {
 export const isLockTimeout = (error: unknown): boolean => serverCode(error) === "55P03";
 
 /**
- * Whether the server refused what was in the statement: its data, a constraint, a size, the word of
- * a trigger. Sent again it is refused again.
+ * Whether the server refused what was in the statement: its data, what it does with some rows
+ * together, a constraint, a size, the word of a trigger. Sent again it is refused again.
  */
 export function isRefusal(error: unknown): boolean {
-  return /^(22|23|44|54|P0)...$/.test(serverCode(error) ?? "");
+  return /^(21|22|23|44|54|P0)...$/.test(serverCode(error) ?? "");
 }
 
 /**

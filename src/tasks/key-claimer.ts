@@ -4,6 +4,7 @@ import type { Queryable } from "../db/database.ts";
 import { PACK_TASKS_MAX } from "./claimed-pack.ts";
 import type { Executor } from "./executor.ts";
 import { allowanceOf } from "./key-allowance.ts";
+import { KeyHeads } from "./key-heads.ts";
 import { type Asked, HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
 import { KeyPacks, type KeyPacksOptions } from "./key-packs.ts";
 import { KeyRates, strictestKeyRate } from "./key-rates.ts";
@@ -13,11 +14,9 @@ import type { Limits, Rate } from "./limits.ts";
 import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
 import { FIELD } from "./sql/claim.ts";
-import { advanceHolds, nextHoldSeconds } from "./sql/holds.ts";
 import { lookAtKeyLanes } from "./sql/key-lanes.ts";
 import { type KeySpaceProbe, probeKeySpace, type WaitingPacks } from "./sql/key-packs.ts";
 import {
-  claimHeldHeads,
   claimKeyedTasks,
   findForeignLanes,
   type KeyAllowance,
@@ -28,6 +27,11 @@ import { keyLane } from "./task.ts";
 const FOREIGN_RETRY_MS = 50;
 /** Fewer are claimed one by one, not in packs. */
 const FEW = 2 * PACK_TASKS_MAX;
+
+/** What was known of a space when it was probed. */
+interface AskedSpace extends Asked {
+  readonly holds: number;
+}
 
 /** What all key spaces of a worker share. */
 export interface KeyClaimerParts {
@@ -68,7 +72,9 @@ export class KeyClaimer {
   #unopened: number[] = [];
   readonly #lanes: KeyLaneBook;
   readonly #packs: KeyPacks;
-  #nextHoldAtMs = -Infinity;
+  readonly #heads: KeyHeads;
+  /** What was closed since it was last asked which lanes may open. */
+  #closed = new Set<number>();
   #openAgainAtMs = -Infinity;
 
   constructor(session: Queryable, executor: Executor, space: KeySpace, parts: KeyClaimerParts) {
@@ -81,6 +87,12 @@ export class KeyClaimer {
     this.#server = parts.server;
     this.#clock = parts.clock;
     this.#lanes = new KeyLaneBook((key) => keyLane(space.id, bucketOf(key.split(FIELD)[1] ?? "")));
+    this.#heads = new KeyHeads(session, space, {
+      ...parts,
+      executor,
+      lanes: this.#lanes,
+      epoch: () => this.#epoch,
+    });
     this.#packs = new KeyPacks(session, space.id, {
       ...parts.packs,
       clock: parts.clock,
@@ -124,7 +136,7 @@ export class KeyClaimer {
   /** Holds may have come or gone, and with them what is below the floors. */
   changed(): void {
     this.forget();
-    this.#nextHoldAtMs = -Infinity;
+    this.#heads.next.changed();
   }
 
   /** Somebody said that there is work: one look tells whether any of it is here. */
@@ -142,8 +154,8 @@ export class KeyClaimer {
   }
 
   /** Before it is probed with others. */
-  get asked(): Asked {
-    return this.#lanes.asks([]);
+  get asked(): AskedSpace {
+    return { ...this.#lanes.asks([]), holds: this.#heads.next.asked };
   }
 
   probed({ hasRows, hasPacks }: KeySpaceProbe): void {
@@ -152,11 +164,12 @@ export class KeyClaimer {
   }
 
   /** As one of many: nothing is asked for again where nothing is. */
-  probedWith({ hasRows, hasPacks, hasHolds }: KeySpaceProbe, asked: Asked, isNews: boolean): void {
+  probedWith(probe: KeySpaceProbe, asked: AskedSpace, isNews: boolean): void {
+    const { hasRows, hasPacks, hasHolds } = probe;
     if (isNews) this.probed({ hasRows, hasPacks });
     if (!hasRows) this.#lanes.markEmpty(this.#lanes.numbers, asked);
     // When one comes, somebody says so.
-    if (hasHolds === false) this.#nextHoldAtMs = Infinity;
+    if (hasHolds === false) this.#heads.next.answered(Infinity, asked.holds);
   }
 
   async #probe(): Promise<boolean> {
@@ -183,7 +196,7 @@ export class KeyClaimer {
   /** Milliseconds until something is due that nobody announces. */
   get restMs(): number {
     const now = this.#clock.now();
-    const hold = this.#lanes.size > 0 ? this.#nextHoldAtMs - now : Infinity;
+    const hold = this.#lanes.size > 0 ? this.#heads.next.atMs - now : Infinity;
     const opening = this.#unopened.length > 0 ? this.#openAgainAtMs - now : Infinity;
     // What a rate refused a moment ago it may allow by now, and then nobody says so.
     const isRefused = this.#rates !== undefined && this.#isBusy;
@@ -193,7 +206,7 @@ export class KeyClaimer {
   }
 
   get isHoldDue(): boolean {
-    return this.#lanes.size > 0 && this.#clock.now() >= this.#nextHoldAtMs;
+    return this.#lanes.size > 0 && this.#clock.now() >= this.#heads.next.atMs;
   }
 
   get #isBusy(): boolean {
@@ -206,6 +219,7 @@ export class KeyClaimer {
 
   /** Claimed from no more, until it is shown again that nothing in it is held by others. */
   close(lane: number): void {
+    this.#closed.add(lane);
     if (!this.#lanes.close(lane)) return;
     this.#unopened.push(lane);
     this.#packs.useLanes(this.#lanes.numbers, this.#unopened);
@@ -216,17 +230,20 @@ export class KeyClaimer {
     if (this.#unopened.length === 0 || this.#clock.now() < this.#openAgainAtMs) return;
     const epoch = this.#epoch;
     const asked = new Set(this.#unopened);
+    this.#closed = new Set();
     // A lease that we lost, or adopted without its place in line, is somebody else's until its end.
     const ids = [...this.#executor.held]
       .filter(({ lane, ranMs }) => asked.has(lane) && ranMs === undefined)
       .map(({ id }) => id);
     const foreign = await findForeignLanes(this.#session, [...asked], ids);
     if (this.#epoch !== epoch) return;
-    for (const lane of asked) if (!foreign.has(lane)) this.#lanes.open(lane);
-    this.#unopened = this.#unopened.filter((lane) => foreign.has(lane) || !asked.has(lane));
+    // What was lost meanwhile was ours when it was asked.
+    const isShut = (lane: number): boolean => foreign.has(lane) || this.#closed.has(lane);
+    for (const lane of asked) if (!isShut(lane)) this.#lanes.open(lane);
+    this.#unopened = this.#unopened.filter((lane) => isShut(lane) || !asked.has(lane));
     this.#packs.useLanes(this.#lanes.numbers, this.#unopened);
     this.#openAgainAtMs = this.#clock.now() + FOREIGN_RETRY_MS;
-    this.#nextHoldAtMs = -Infinity;
+    this.#heads.next.changed();
   }
 
   /** Where each lane begins. The snapshot may also close an epoch of the numbers. */
@@ -261,17 +278,21 @@ export class KeyClaimer {
   }
 
   async #claimRows(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
+    if (want <= 0 || !this.#isBusy) return 0;
+    await this.#limiter.takeAll(this.space.queues, want);
+    // From here to the statement nothing is waited for: no lane of it is closed meanwhile.
     const asked = this.#lanes.asks(this.#fullKeys());
     const busy = this.#lanes.busy(asked.full);
-    if (want <= 0 || busy.length === 0) return 0;
+    if (busy.length === 0) {
+      await this.#limiter.spentAll(this.space.queues, []);
+      return 0;
+    }
     const each = Math.max(1, Math.ceil((want * 1.5) / busy.length));
     const lanes = this.#lanes.starts(busy, asked.full).map((one) => ({ ...one, take: each }));
     // Of the same moment as the floors.
     const { marker } = this.#server;
     const { settled } = this.#settling;
     const taken = new Map<number, { count: number; last: number }>();
-    for (const queue of this.space.queues) await this.#limiter.take(queue, want);
-    const byQueue = new Map<string, number>();
     let isLimited = false;
     let hasPassed = asked.full.length > 0;
     const tasks = await take(async (claimId) => {
@@ -300,12 +321,9 @@ export class KeyClaimer {
     for (const task of tasks) {
       const { count: before, last } = taken.get(task.lane) ?? { count: 0, last: 0 };
       taken.set(task.lane, { count: before + 1, last: Math.max(last, task.claimOrder) });
-      byQueue.set(task.queue, (byQueue.get(task.queue) ?? 0) + 1);
       this.#rates?.spend(task.tenant, task.partitionKey ?? "");
     }
-    for (const queue of this.space.queues) {
-      await this.#limiter.spent(queue, byQueue.get(queue) ?? 0, tasks[0]?.claim);
-    }
+    await this.#limiter.spentAll(this.space.queues, tasks);
     // What a limit refused is still there: only an end here, or time, makes it possible.
     if (isLimited) return count;
     const poor = busy.filter((lane) => (taken.get(lane)?.count ?? 0) < each);
@@ -339,53 +357,12 @@ export class KeyClaimer {
 
   /** Claims the heads of held keys whose time has come, and lets keys flow that may. */
   async claimHeads(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
-    if (!this.isHoldDue) return 0;
-    this.#nextHoldAtMs = this.#clock.now() + HOLD_RETRY_MS;
-    if (want <= 0) return 0;
-    const lanes = this.#lanes.numbers;
-    const { id, baseId, tenant } = this.space;
-    for (const lane of await advanceHolds(this.#session, id, lanes)) this.flowAgain(lane);
-    for (const queue of this.space.queues) await this.#limiter.take(queue, want);
-    const exceptQueues = this.space.queues.filter(
-      (queue) => Math.min(this.#limiter.allowed(queue), this.#parts.roomOf(queue, tenant)) < 1,
-    );
-    const others = this.space.queues.filter((queue) => !exceptQueues.includes(queue));
-    const all = Math.min(want, ...others.map((queue) => this.#limiter.allowed(queue)));
-    if (others.length === 0) {
-      for (const queue of this.space.queues) await this.#limiter.spent(queue, 0);
-      return 0;
-    }
-    const probation = this.#executor.hasProbation ? 0 : 1;
-    const heads = await take(
-      (claimId) =>
-        claimHeldHeads(
-          this.#session,
-          {
-            ...facts,
-            claimId,
-            proofs: this.#limiter.proofs(),
-            keySpaceId: id,
-            baseId,
-            epoch: this.#epoch,
-          },
-          lanes,
-          { all, probation, exceptQueues },
-        ),
-      true,
-    );
-    for (const queue of this.space.queues) {
-      const ofQueue = heads.filter((task) => task.queue === queue);
-      await this.#limiter.spent(queue, ofQueue.length, heads[0]?.claim);
-    }
-    const seconds = await nextHoldSeconds(this.#session, id, lanes);
-    // One that is due and was not claimed waits for a slot, for probation or for a pause to end.
-    this.#nextHoldAtMs = this.#clock.now() + Math.max(seconds * 1000, HOLD_RETRY_MS);
-    return heads.length;
+    return this.isHoldDue ? await this.#heads.claim(want, facts, take) : 0;
   }
 
   /** A head that was claimed alone has ended: see what comes next of its key. */
   headEnded(): void {
-    this.#nextHoldAtMs = -Infinity;
+    this.#heads.next.changed();
   }
 
   /** Tasks below the floor may be wanted again. */
@@ -394,6 +371,5 @@ export class KeyClaimer {
   }
 }
 
-const HOLD_RETRY_MS = 100;
 const RATE_RETRY_MS = 100;
 const PACK_RETRY_MS = 20;

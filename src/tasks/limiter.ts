@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import type { Claim } from "./claimed-task.ts";
+import type { Claim, ClaimedTask } from "./claimed-task.ts";
 import type { Limits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskSession } from "./session.ts";
@@ -192,6 +192,18 @@ export class Limiter {
       if (idle <= 0 || (isRecent && !isStopping)) continue;
       await this.#shrink(queue, share);
     }
+  }
+
+  /** For a claim of several queues. */
+  async takeAll(queues: readonly string[], want: number): Promise<void> {
+    for (const queue of queues) await this.take(queue, want);
+  }
+
+  /** A claim of several queues took these. */
+  async spentAll(queues: readonly string[], tasks: readonly ClaimedTask[]): Promise<void> {
+    const counts = new Map<string, number>();
+    for (const { queue } of tasks) counts.set(queue, (counts.get(queue) ?? 0) + 1);
+    for (const queue of queues) await this.spent(queue, counts.get(queue) ?? 0, tasks[0]?.claim);
   }
 
   /** Milliseconds until a held-back queue is worth asking again, or slots are to be given back. */

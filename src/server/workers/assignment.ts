@@ -43,7 +43,12 @@ export class Assignment {
 
   /** Whether the worker may still say how it ended. */
   get isRunning(): boolean {
-    return this.task.state === "started" && this.#onAnswer === undefined;
+    return this.task.state === "started" && !this.isEnding;
+  }
+
+  /** Whether the worker said how it ended, and nobody has answered yet. */
+  get isEnding(): boolean {
+    return this.#onAnswer !== undefined;
   }
 
   /** The worker said how it ended; `onAnswer` hears, once, what the database said to that. */
@@ -60,8 +65,8 @@ export class Assignment {
 
   /** Called when what was said is answered; at once when nothing was. */
   afterAnswer(tell: () => void): void {
-    if (this.#onAnswer === undefined) tell();
-    else this.#after.push(tell);
+    if (this.isEnding) this.#after.push(tell);
+    else tell();
   }
 
   /** What the database wrote; something else than what was said, perhaps, when it refused that. */

@@ -175,6 +175,11 @@ export class RemoteActs {
     }
     if (act.kind === "end") {
       const again = this.#desk.book.find(asked.token, actor.tenant);
+      if (again?.isEnding === true) {
+        // Held a second time, it would be ended twice in one statement.
+        again.afterAnswer(() => this.#ask(asked));
+        return;
+      }
       const assignment = again?.isRunning === true ? again : this.#desk.custody.hold(row);
       if (assignment === undefined) {
         onDone(new UnavailableError("this server is stopping"));

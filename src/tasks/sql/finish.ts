@@ -201,14 +201,14 @@ const FAILURES = `
 
 // Rows are locked before a number is drawn: who draws a claim order must have a transaction id. A
 // keyed task keeps its order; when it must wait, a hold keeps the later tasks of its key behind it.
-// Whoever was cancelled meanwhile is not put back.
+// Of several of one key the hold names the first. Whoever was cancelled meanwhile is not put back.
 const PUT_BACK = statement(
   "tasks_put_back",
   `WITH given AS (${GIVEN}
    ), done AS MATERIALIZED (${lockFree(
-     `task.lane, task.tenant, task.queue, task.priority, task.partition_key, task.attempt,
-            task.leased_by, task.on_probation, given.delay, given.refund, given.outcome,
-            given.reason, given.stack`,
+     `task.lane, task.tenant, task.queue, task.priority, task.partition_key, task.claim_order,
+            task.attempt, task.leased_by, task.on_probation, given.delay, given.refund,
+            given.outcome, given.reason, given.stack`,
      NOT_CANCELLED,
    )}
    ), back AS (
@@ -236,11 +236,13 @@ const PUT_BACK = statement(
    ), holds AS (
      INSERT INTO {schema}.key_holds AS hold
             (key_space_id, tenant, partition_key, lane, why, until, task_id, reason)
-     SELECT (-done.lane - 1) / 360, done.tenant, done.partition_key, done.lane, 'retry',
+     SELECT DISTINCT ON (done.lane, done.tenant, done.partition_key)
+            (-done.lane - 1) / 360, done.tenant, done.partition_key, done.lane, 'retry',
             NOW() + make_interval(secs => done.delay), done.id, done.reason
        FROM done
       WHERE done.partition_key IS NOT NULL
         AND (done.delay > 0 OR NOT done.refund)
+      ORDER BY done.lane, done.tenant, done.partition_key, done.claim_order
          ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
         SET until = excluded.until, task_id = excluded.task_id, reason = excluded.reason
    )${answer("done", NOT_CANCELLED)}`,
@@ -309,9 +311,11 @@ const BURY = statement(
    ), holds AS (
      INSERT INTO {schema}.key_holds AS hold
             (key_space_id, tenant, partition_key, lane, why, task_id, reason)
-     SELECT (-lane - 1) / 360, tenant, partition_key, lane, 'parked', id, reason
+     SELECT DISTINCT ON (lane, tenant, partition_key)
+            (-lane - 1) / 360, tenant, partition_key, lane, 'parked', id, reason
        FROM done
       WHERE park AND partition_key IS NOT NULL
+      ORDER BY lane, tenant, partition_key, claim_order
          ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
         SET task_id = excluded.task_id, reason = excluded.reason
    )${answer("free", NOT_CANCELLED)}`,

@@ -91,6 +91,18 @@ describe("a result", () => {
     }
   });
 
+  it("that is said twice in one message at another server is written once", async () => {
+    const { tasks } = await held(2);
+    const [a, b] = tasks;
+    if (!a || !b) throw new Error("there are two");
+    const second = await hand(other);
+    const later = nack(60, "later");
+    const states = await second.act([a, later], [a, later], [b, later], [b, complete()]);
+    expect(states).toEqual(["scheduled", "scheduled", "scheduled", "TM_LEASE_LOST"]);
+    const reasons = await one.mill.tasks.failures(tokenOf(a).taskId);
+    expect(reasons.map(({ reason }) => reason)).toEqual(["later"]);
+  });
+
   it("of an older claim is refused everywhere", async () => {
     const { first, mails, tasks } = await held(3);
     const [task, ...said] = tasks;

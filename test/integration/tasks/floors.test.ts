@@ -1,41 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { Queryable } from "../../../src/db/database.ts";
-import type { Statement } from "../../../src/db/statement.ts";
 import { failed, queue, type TaskHandler } from "../../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type KeyOwner, olderTransactionsEnded, ownAll } from "./key-owner.ts";
-import { BRISK, gate } from "./scene.ts";
-
-/** Hands answers on, but for those of one statement, which come when the test says so. */
-class LateAnswers implements Queryable {
-  readonly #db: Queryable;
-  readonly #late: string;
-  readonly #release = gate();
-  readonly #answered = gate();
-
-  constructor(db: Queryable, late: string) {
-    this.#db = db;
-    this.#late = late;
-  }
-
-  /** The server has answered, and nobody knows it yet. */
-  get answered(): Promise<void> {
-    return this.#answered.opened;
-  }
-
-  release(): void {
-    this.#release.open();
-  }
-
-  async query<Row>(statement: Statement, values?: readonly unknown[]): Promise<Row[]> {
-    const rows = await this.#db.query<Row>(statement, values);
-    if (statement.name !== this.#late) return rows;
-    this.#answered.open();
-    await this.#release.opened;
-    return rows;
-  }
-}
+import { LateAnswers } from "./late-answers.ts";
+import { BRISK } from "./scene.ts";
 
 const orders = queue("orders", { maxAttempts: 1 });
 

@@ -10,6 +10,7 @@ import { Claim, ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { Executor } from "../../../src/tasks/executor.ts";
 import { Finisher } from "../../../src/tasks/finisher.ts";
 import { KeyClaimer } from "../../../src/tasks/key-claimer.ts";
+import type { TakeRows } from "../../../src/tasks/key-space.ts";
 import { Limiter } from "../../../src/tasks/limiter.ts";
 import { TaskMetrics } from "../../../src/tasks/metrics.ts";
 import { ServerWatch } from "../../../src/tasks/server-watch.ts";
@@ -26,6 +27,8 @@ export interface KeyOwner {
   readonly session: TaskSession;
   /** The ids that a claim takes, in order. */
   claim(): Promise<string[]>;
+  /** The same of the heads of held keys. */
+  claimHeads(): Promise<string[]>;
 }
 
 /** The owner of all buckets. What it asks goes `through` whatever the test puts in between. */
@@ -98,23 +101,26 @@ export async function ownAll(
   const keys: KeyClaimer = new KeyClaimer(through(session), executor, space, shared);
   keys.own({ epoch: "1", buckets });
   await keys.open();
+  const facts = { workerId, leaseSeconds: 30 };
+  const taking = async (claim: (take: TakeRows) => Promise<number>): Promise<string[]> => {
+    const ids: string[] = [];
+    await claim(async (claiming, isHeldHead) => {
+      const one = new Claim(randomUUID());
+      const ofRow = { claimedAtMs: 0, trustedUntilMs: 0, isHeldHead };
+      const sources = { laneOf: () => undefined, handlerOf: () => handler };
+      const { rows } = await claiming(one.id);
+      const tasks = rows.map((row) => new ClaimedTask(new ClaimedRow(row), sources, one, ofRow));
+      ids.push(...tasks.sort((a, b) => a.claimOrder - b.claimOrder).map(({ id }) => id));
+      return tasks;
+    });
+    return ids;
+  };
   return {
     keys,
     settling,
     session,
-    async claim() {
-      const ids: string[] = [];
-      await keys.claim(1_000, { workerId, leaseSeconds: 30 }, async (claim) => {
-        const one = new Claim(randomUUID());
-        const facts = { claimedAtMs: 0, trustedUntilMs: 0, isHeldHead: false };
-        const sources = { laneOf: () => undefined, handlerOf: () => handler };
-        const { rows } = await claim(one.id);
-        const tasks = rows.map((row) => new ClaimedTask(new ClaimedRow(row), sources, one, facts));
-        ids.push(...tasks.sort((a, b) => a.claimOrder - b.claimOrder).map(({ id }) => id));
-        return tasks;
-      });
-      return ids;
-    },
+    claim: () => taking((take) => keys.claim(1_000, facts, take)),
+    claimHeads: () => taking((take) => keys.claimHeads(1_000, facts, take)),
   };
 }
 

@@ -11,6 +11,8 @@ const FAST = {
   dispatcherStrategy: "notify" as const,
 };
 
+const HOLDS = "SELECT why, task_id FROM tidemill.key_holds";
+
 describe("tasks of one key", () => {
   it("run before what was enqueued after their commit, however late that was", async () => {
     const db = await testDatabase();
@@ -159,5 +161,43 @@ describe("tasks of one key", () => {
       { attempt: 1, outcome: "failed", reason: "not yet" },
       { attempt: 2, outcome: "failed", reason: "not yet" },
     ]);
+  });
+
+  it.for([
+    ["are tried again", { backoff: { kind: "fixed", baseSeconds: 0.1 } }, "retry", 0],
+    ["park their key", { maxAttempts: 1, onFailure: "park" }, "parked", 2],
+  ] as const)("that fail in one moment %s", async ([, options, why, dead]) => {
+    const db = await testDatabase();
+    const mill = await db.connect();
+    const orders = queue<{ n: number }>("orders", { ...options, keyConcurrency: 2 });
+    const both = gate();
+    const ran: string[] = [];
+    const holds: unknown[] = [];
+    const handler = orders.handle(async (task) => {
+      ran.push(`${task.payload.n}#${task.attempt}`);
+      if (task.attempt > 1) {
+        holds.push(...(await db.pool.query(HOLDS)).rows);
+        return undefined;
+      }
+      if (ran.length === 2) both.open();
+      await both.opened;
+      return failed("both");
+    });
+    const [first] = await mill.enqueueMany(
+      orders,
+      [1, 2].map((n) => ({ payload: { n }, partitionKey: "order:1" })),
+    );
+    await mill.startWorker({ ...FAST, handlers: [handler] });
+    const counts = `SELECT (SELECT count(*)::int FROM tidemill.task_history
+                             WHERE state = 'completed') AS done,
+                           (SELECT count(*)::int FROM tidemill.dead_letters) AS dead`;
+    await eventually(
+      async () => expect((await db.pool.query(counts)).rows).toEqual([{ done: 2 - dead, dead }]),
+      { timeoutMs: 10_000 },
+    );
+    if (dead > 0) holds.push(...(await db.pool.query(HOLDS)).rows);
+    // It names the first of the two.
+    expect(holds[0]).toEqual({ why, task_id: first?.id });
+    expect(ran.slice(2)).toEqual(dead > 0 ? [] : ["1#2", "2#2"]);
   });
 });

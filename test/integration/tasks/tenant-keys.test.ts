@@ -88,6 +88,31 @@ it("moves what waited before to the keys of its tenant", async () => {
   );
 });
 
+it("waits for what is being enqueued, and moves that, too", async () => {
+  const database = await before();
+  await database.pool.query(
+    `INSERT INTO tidemill.key_spaces (name) VALUES ('none'), ('orders');
+     INSERT INTO tidemill.queues (name, key_space_id, settings) VALUES ('orders', 1, '{}')`,
+  );
+  const session = await database.session();
+  await session.query("BEGIN");
+  await session.query(
+    "SELECT tidemill.enqueue('orders', '1', partition_key => 'k', tenant => 'acme')",
+  );
+  const migrating = Tidemill.migrate(database.url);
+  const waiting = `SELECT FROM pg_locks AS one JOIN pg_database AS base ON base.oid = one.database
+                    WHERE base.datname = current_database() AND NOT one.granted`;
+  const waits = eventually(async () => {
+    const { rowCount } = await database.pool.query(waiting);
+    expect(rowCount).toBeGreaterThan(0);
+  });
+  await Promise.race([migrating, waits]);
+  await session.query("COMMIT");
+  await migrating;
+  const { rows } = await database.pool.query(LANES);
+  expect(rows).toEqual([{ tenant: "acme", owner: "acme", is_right: true }]);
+});
+
 it("gives the keys of a tenant one space, whoever enqueues first", async () => {
   const database = await testDatabase();
   const mills = [await database.connect(), await database.connect()];

@@ -310,7 +310,7 @@ export class Moves {
       return async (db) => ids(await findLocked(db, tokens));
     },
     putBack: () => {
-      const rows = [this.#token].map(({ id, generation, claimId }) => ({
+      const rows = this.#tokens.map(({ id, generation, claimId }) => ({
         id,
         generation,
         claim_id: claimId,

@@ -1,5 +1,5 @@
 import type { Found, Run, Steps } from "../run.ts";
-import type { EndRow, Tables, TaskRow } from "../tables.ts";
+import type { EndRow, HoldRow, Tables, TaskRow } from "../tables.ts";
 import { UNLEASED } from "./claim.ts";
 import { putHold } from "./holds.ts";
 import { numbersOf, secondsToMs, wordsOf } from "./parameters.ts";
@@ -93,6 +93,7 @@ function* putBack(scene: Scene, values: readonly unknown[]): Steps<object[]> {
   const given = readEnds(values);
   const before = held(scene, given);
   const free = yield* lockFree(scene, given);
+  const holds = new Map<string, { readonly hold: HoldRow; readonly order: number }>();
   for (const { token, found } of free) {
     const { partitionKey, onProbation, lane, queue, tenant, priority } = found.data;
     const { delay = 0, refund = false } = token;
@@ -122,6 +123,11 @@ function* putBack(scene: Scene, values: readonly unknown[]): Steps<object[]> {
       until: run.now + secondsToMs(delay),
       taskId: found.data.id,
     };
+    // Of several of one key it names the first.
+    const [key, order] = [`${lane} ${tenant} ${partitionKey}`, found.data.claimOrder ?? 0];
+    if (order < (holds.get(key)?.order ?? Infinity)) holds.set(key, { hold, order });
+  }
+  for (const { hold } of holds.values()) {
     yield* putHold(run, tables, hold, () => ({ until: hold.until, taskId: hold.taskId }));
   }
   return answerOf(before, new Set(free.map(({ token }) => token.id)));
