@@ -50,6 +50,26 @@ async function held(
   return { first, mails, tasks: await first.gets(count) };
 }
 
+async function leasedBy(task: Task): Promise<string | undefined> {
+  const { rows } = await one.database.pool.query<{ leased_by: string }>(
+    "SELECT leased_by FROM tidemill.tasks WHERE id = $1",
+    [tokenOf(task).taskId],
+  );
+  return rows[0]?.leased_by;
+}
+
+/** Until so many hellos wait for a row that somebody has locked. */
+async function adopting(count: number): Promise<void> {
+  await eventually(async () => {
+    const { rows } = await one.database.pool.query(
+      `SELECT pid FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+          AND query LIKE '%SET leased_by%'`,
+    );
+    expect(rows).toHaveLength(count);
+  });
+}
+
 const taskOf = ([task]: readonly Task[]): Task => {
   if (task === undefined) throw new Error("no task came");
   return task;
@@ -217,6 +237,49 @@ describe("a worker that comes back to another server", () => {
     second.stream.close();
     const third = await hand(one, { queues: [mails.name] });
     expect(await third.get()).toMatchObject({ attempt: 2 });
+  });
+
+  it("keeps it when it is back at the first before the second forgets it", async () => {
+    const { first, mails, tasks } = await held(2);
+    const [kept, left] = tasks;
+    if (!kept || !left) throw new Error("there are two");
+    const before = await leasedBy(kept);
+    first.stream.close();
+    const names = [tokenOf(kept), tokenOf(left)];
+    const second = await hand(other, { queues: [mails.name], held: names });
+    await eventually(async () => expect(await leasedBy(kept)).not.toBe(before));
+    second.stream.close();
+    const third = await hand(one, { queues: [mails.name], held: [tokenOf(kept)] });
+    // The second server has ended the leases of what it lost by then.
+    const again = await third.get();
+    expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
+    expect(await third.complete(kept)).toBe("completed");
+    expect(third.all("leaseLost")).toEqual([]);
+    expect(await third.complete(again)).toBe("completed");
+  });
+
+  it("keeps it when it came twice at the same time and one stream broke", async () => {
+    const { first, mails, tasks } = await held(2);
+    const [kept, left] = tasks;
+    if (!kept || !left) throw new Error("there are two");
+    first.stream.close();
+    const names = [tokenOf(kept), tokenOf(left)];
+    const locker = await one.database.pool.connect();
+    await locker.query("BEGIN");
+    await locker.query("SELECT FROM tidemill.tasks WHERE id = $1 FOR UPDATE", [names[0]?.taskId]);
+    const a = await hand(other, { queues: [mails.name], held: names });
+    await adopting(1);
+    const b = await hand(other, { queues: [mails.name], held: names.slice(0, 1) });
+    await adopting(2);
+    await locker.query("ROLLBACK");
+    locker.release();
+    await adopting(0);
+    a.stream.close();
+    // The leases of what the first stream had have ended by then.
+    const again = await b.get();
+    expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
+    expect(await b.complete(kept)).toBe("completed");
+    expect(await b.complete(again)).toBe("completed");
   });
 
   it("has no more time for a task than it had", async () => {
