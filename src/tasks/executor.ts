@@ -281,11 +281,12 @@ export class Executor {
    * claimed.
    */
   #leaveToOthers(task: ClaimedTask, ms: number): () => void {
+    const { queue } = task; // All that is kept of it for so long.
     this.#drop(task);
-    this.lines.hold(task.queue, 1);
+    this.lines.hold(queue, 1);
     let isCounted = true;
     const uncount = (): void => {
-      if (isCounted) this.lines.hold(task.queue, -1);
+      if (isCounted) this.lines.hold(queue, -1);
       isCounted = false;
       cancel();
     };

@@ -123,13 +123,14 @@ export class Custody {
 
   #letGo(assignment: Assignment, ms: number): void {
     const { book, letGo, timers } = this.#options;
-    const { task } = assignment;
+    const { id } = assignment.task; // All that is kept of it for so long.
     book.forget(assignment);
-    this.outsideEnded(task.id);
-    const end = letGo(task, ms);
-    this.#outside.set(task.id, end);
-    timers.after(ms, () => {
-      if (this.#outside.get(task.id) === end) this.#outside.delete(task.id);
+    this.outsideEnded(id);
+    const end = letGo(assignment.task, ms);
+    const cancel = timers.after(ms, () => this.#outside.delete(id));
+    this.#outside.set(id, () => {
+      cancel();
+      end();
     });
     assignment.drop();
   }

@@ -1,5 +1,7 @@
+import { queryObjects } from "node:v8";
 import { beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
+import { ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ACME_WORKER, GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
 
@@ -115,6 +117,25 @@ describe("a claim by HTTP", () => {
       const late = await act(one, e, name);
       expect([late.status, late.body["code"]]).toEqual([409, "TM_LEASE_LOST"]);
     }
+  });
+
+  it("leaves nothing of its tasks in the memory of the server", async () => {
+    const mails = newQueue();
+    const before = queryObjects(ClaimedTask, { format: "count" });
+    const payloads = Array.from({ length: 20 }, (_, n) => ({ payload: n, tenant }));
+    await one.mill.enqueueMany(mails, payloads);
+    const tasks: Held[] = [];
+    while (tasks.length < 20) {
+      tasks.push(...(await claim(one, mails, { count: 20, waitSeconds: 5, leaseSeconds: 3_600 })));
+    }
+    await eventually(() =>
+      expect(queryObjects(ClaimedTask, { format: "count" })).toBeLessThan(before + 10),
+    );
+    const timers = () => process.getActiveResourcesInfo().filter((one) => one === "Timeout").length;
+    const waiting = timers();
+    for (const task of tasks) expect((await act(one, task, "complete")).status).toBe(200);
+    // Two waited for the end of each lease.
+    await eventually(() => expect(timers()).toBeLessThan(waiting - 30));
   });
 
   it("ends with its lease, whoever held it: a caller that is gone, or its server", async () => {
