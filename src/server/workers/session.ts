@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
-import { abandon, failed } from "../../tasks/outcome.ts";
+import { failed } from "../../tasks/outcome.ts";
 import type { LeaseToken } from "../../tasks/task.ts";
 import type { Caller } from "../auth/caller.ts";
 import type { Admission } from "../grpc/admission.ts";
@@ -285,7 +285,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   giveBack(): void {
     this.drain();
     for (const one of this.held.values()) {
-      if (one.isRunning) one.end(abandon(), NOTHING);
+      if (one.isRunning) one.giveBack();
     }
   }
 
@@ -309,7 +309,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     this.held.clear();
     if (left.length === 0) return;
     // That the server goes says nothing about the tasks.
-    if (this.#isDraining) for (const one of left) one.end(abandon(), NOTHING);
+    if (this.#isDraining) for (const one of left) one.giveBack();
     else desk.loseAfter(graceMs, this, left);
   }
 

@@ -20,8 +20,9 @@ const tenant = "acme";
 let one: Scene;
 let other: Scene;
 
+const server = { worker: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 3, drainSeconds: 5 };
+
 beforeAll(async () => {
-  const server = { worker: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 3, drainSeconds: 5 };
   one = await scene({ server, until: "file" });
   other = await scene({ server, until: "file", database: one.database });
 });
@@ -280,6 +281,28 @@ describe("a worker that comes back to another server", () => {
     expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
     expect(await b.complete(kept)).toBe("completed");
     expect(await b.complete(again)).toBe("completed");
+  });
+
+  it.each(["breaks", "stays"])("keeps it when the first stops and its stream %s", async (how) => {
+    const first = await scene({ server: { ...server, drainSeconds: 0.3 }, database: one.database });
+    const mails = newQueue();
+    const before = await hand(first, { queues: [mails.name] });
+    await one.mill.enqueue(mails, 1, { tenant });
+    const task = await before.get();
+    const worker = await leasedBy(task);
+    const second = await hand(other, { queues: [mails.name], held: [tokenOf(task)] });
+    await eventually(async () => expect(await leasedBy(task)).not.toBe(worker));
+    const stopped = first.server.stop();
+    await eventually(() => expect(before.all("drain")).toHaveLength(1));
+    if (how === "breaks") before.stream.close();
+    await stopped;
+    const { rows } = await one.database.pool.query(
+      "SELECT claim_id FROM tidemill.task_claims WHERE claim_id = $1",
+      [tokenOf(task).claimId],
+    );
+    expect(rows).toHaveLength(1);
+    expect(await one.mill.tasks.get(tokenOf(task).taskId)).toMatchObject({ state: "running" });
+    expect(await second.complete(task)).toBe("completed");
   });
 
   it("has no more time for a task than it had", async () => {
