@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
 import { ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ACME_WORKER, GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
+import { ACME_WORKER, GLOBEX_WORKER, LETTERS_HAND, type Scene, scene } from "./scene.ts";
 
 const tenant = "acme";
 let one: Scene;
@@ -255,6 +255,53 @@ describe("a claim of CodeQ's clients by HTTP", () => {
     const none = await call(one, "/v1/codeq/tasks/claim", { commands: ["nobody-asks"] });
     expect(none.status).toBe(204);
   });
+});
+
+it("refuses acts by a token that is for other queues", async () => {
+  const mails = newQueue();
+  await one.mill.enqueue(mails, 1, { tenant });
+  const task = await claimOne(one, mails);
+  const { id, token } = task;
+  const acts: [string, object][] = [
+    [`/v1/tasks/${id}/heartbeat`, { token }],
+    [`/v1/tasks/${id}/complete`, { token }],
+    [`/v1/tasks/${id}/fail`, { token, reason: "no" }],
+    [`/v1/tasks/${id}/nack`, { token }],
+    [`/v1/tasks/${id}/abandon`, { token }],
+    [`/v1/codeq/tasks/${id}/heartbeat`, {}],
+    [`/v1/codeq/tasks/${id}/result`, { status: "COMPLETED" }],
+    [`/v1/codeq/tasks/${id}/nack`, {}],
+    [`/v1/codeq/tasks/${id}/abandon`, {}],
+  ];
+  for (const at of [one, other]) {
+    for (const [path, body] of acts) {
+      expect([path, (await call(at, path, body, LETTERS_HAND)).status]).toEqual([path, 403]);
+    }
+  }
+  expect((await act(other, task, "complete")).status).toBe(200);
+});
+
+it("cuts what CodeQ's callers ask for to what is possible", async () => {
+  const mails = newQueue();
+  await one.mill.enqueue(mails, 1, { tenant });
+  const many = Array.from({ length: 1_001 }, (_, n) => `none-${n}`);
+  expect((await call(one, "/v1/codeq/tasks/claim", { commands: many })).status).toBe(400);
+  const long = { commands: [mails.name], leaseSeconds: 1e12, waitSeconds: 20 };
+  const { status, body } = await call(one, "/v1/codeq/tasks/claim", long);
+  expect(status, JSON.stringify(body)).toBe(200);
+  const id = String(body["id"]);
+  const leaseOf = async (): Promise<number> => {
+    const { rows } = await one.database.pool.query<{ seconds: number }>(
+      "SELECT date_part('epoch', lease_until - NOW()) AS seconds FROM tidemill.tasks WHERE id = $1",
+      [id],
+    );
+    return rows[0]?.seconds ?? 0;
+  };
+  expect(await leaseOf()).toBeGreaterThan(86_000);
+  expect(await leaseOf()).toBeLessThanOrEqual(86_400);
+  const more = await call(other, `/v1/codeq/tasks/${id}/heartbeat`, { extendSeconds: 1e12 });
+  expect(more.status).toBe(200);
+  expect(await leaseOf()).toBeLessThanOrEqual(86_400);
 });
 
 it("describes its claims", async () => {
