@@ -14,6 +14,7 @@ import {
   type HeldRow,
   type HeldUntil,
   handOverTasks,
+  keepTasks,
   type TenantToken,
 } from "./sql/by-token.ts";
 import { findTasks } from "./sql/inspect.ts";
@@ -61,6 +62,12 @@ export class ClaimTokens {
     );
     onAdopted();
     return adopted;
+  }
+
+  /** Tasks of this worker are its own again, if others have adopted them meanwhile. */
+  async keep(tokens: readonly TenantToken[], seconds: number): Promise<void> {
+    const { workerId } = this.#options;
+    await keepTasks(this.#db, tokens, { workerId, seconds });
   }
 
   /** What is not found may be in a pack that another worker has not opened. */

@@ -6,7 +6,7 @@ import type { Finisher } from "./finisher.ts";
 import { KeyLines } from "./key-lines.ts";
 import { QueueLines, type QueueLinesOptions } from "./queue-lines.ts";
 import type { TaskActs } from "./running-context.ts";
-import { giveBack, secondTry, settleCancelled } from "./settlement.ts";
+import { giveBack, isElsewhere, secondTry, settleCancelled } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { WorkerStoppingError } from "./task.ts";
 
@@ -37,6 +37,7 @@ export class Executor {
   readonly #options: ExecutorOptions;
   readonly #finisher: Finisher;
   readonly #attempts: Attempts;
+  readonly #workerId: string;
   readonly #timers: Timers;
   /** What is ready, and where it runs. */
   readonly lines: QueueLines;
@@ -52,6 +53,7 @@ export class Executor {
 
   constructor(finisher: Finisher, acts: TaskActs, options: ExecutorOptions) {
     this.#finisher = finisher;
+    this.#workerId = acts.workerId;
     this.#timers = new Timers(options.clock);
     this.#attempts = new Attempts({
       acts,
@@ -204,6 +206,10 @@ export class Executor {
     if (accepted) metrics.ended(task, settlement, nowMs);
     else metrics.leaseLosses.add(1, { queue: task.queue });
     task.handler.settled?.(task, accepted ? settlement.kind : undefined);
+    if (!accepted && isElsewhere(settlement)) {
+      this.#leaveToOthers(task, this.#options.lostMs);
+      return;
+    }
     this.#forget(task);
     if (this.#returning.delete(task) && task.key !== undefined) {
       this.#keys.endReturning(task.key);
@@ -281,11 +287,12 @@ export class Executor {
    * claimed.
    */
   #leaveToOthers(task: ClaimedTask, ms: number): () => void {
+    const { queue } = task; // All that is kept of it for so long.
     this.#drop(task);
-    this.lines.hold(task.queue, 1);
+    this.lines.hold(queue, 1);
     let isCounted = true;
     const uncount = (): void => {
-      if (isCounted) this.lines.hold(task.queue, -1);
+      if (isCounted) this.lines.hold(queue, -1);
       isCounted = false;
       cancel();
     };
@@ -335,7 +342,7 @@ export class Executor {
     for (const task of this.#held) {
       if (task.state !== "started") continue;
       abortTask(task, error);
-      this.#end(task, giveBack(task, 0));
+      this.#end(task, giveBack(task, 0, this.#workerId));
     }
   }
 

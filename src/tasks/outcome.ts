@@ -13,6 +13,8 @@ export class Outcome<Result = unknown> {
   /** Of a failure: whether it is tried again. Of a nack: that its pause is the backoff's. */
   readonly retry: boolean;
   readonly delaySeconds: number;
+  /** Of a worker that gives up on its own: nothing is done to what another holds by then. */
+  readonly holder: string | undefined;
 
   private constructor(kind: Outcome["kind"], more: Partial<Outcome>) {
     this.kind = kind;
@@ -20,6 +22,7 @@ export class Outcome<Result = unknown> {
     this.reason = more.reason ?? "";
     this.retry = more.retry ?? false;
     this.delaySeconds = more.delaySeconds ?? 0;
+    this.holder = more.holder;
     Object.freeze(this);
   }
 
@@ -62,6 +65,11 @@ export function nackByBackoff(reason: string): Outcome<never> {
 /** Somebody else should do it: given back as if it had never been claimed. */
 export function abandon(): Outcome<never> {
   return Outcome.of("abandon");
+}
+
+/** The same, by the worker itself: void when another worker holds the task by then. */
+export function abandonBy(workerId: string): Outcome<never> {
+  return Outcome.of("abandon", { holder: workerId });
 }
 
 function requireReason(what: string, reason: unknown): string {

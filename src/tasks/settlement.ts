@@ -20,7 +20,7 @@ export function settle(task: ClaimedTask, outcome: Outcome, random: () => number
         ? WITHOUT_RESULT
         : { kind: "complete", result: resultJson(outcome.value) };
     case "abandon":
-      return giveBack(task, ABANDON_SECONDS, "abandoned");
+      return giveBack(task, ABANDON_SECONDS, outcome.holder);
     case "nack": {
       const { nackSecondsMax } = task.handler.queue.settings;
       const asked = outcome.retry ? backoffSeconds(task, random) : outcome.delaySeconds;
@@ -67,16 +67,19 @@ export function settleRefused(task: ClaimedTask, error: unknown, random: () => n
   return retryOrBury(task, { outcome: "failed", reason }, backoffSeconds(task, random));
 }
 
-export function settleCancelled(task: ClaimedTask): Settlement {
-  return { kind: "end", row: { ...setback(task, "cancelled"), state: "cancelled" } };
+/** @param holder who holds it, if that matters */
+export function settleCancelled(task: ClaimedTask, holder?: string): Settlement {
+  const row = { ...setback(task, "cancelled"), ...by(holder), state: "cancelled" as const };
+  return { kind: "end", row };
 }
 
 /** What to write instead of what was refused. Undefined: the lease is lost. */
 export function secondTry(
   task: ClaimedTask,
-  { kind }: Settlement,
+  settlement: Settlement,
   random: () => number,
 ): Settlement | undefined {
+  const { kind } = settlement;
   if (task.isCompletedByHandler) {
     if (kind !== "complete") return undefined;
     task.isCompletedByHandler = false;
@@ -86,17 +89,25 @@ export function secondTry(
   if (kind === "complete" || kind === "end") return undefined;
   // It may have been cancelled while it ran, which only its end can tell.
   task.isCancelled = true;
-  return settleCancelled(task);
+  return settleCancelled(task, settlement.row.holder);
 }
 
-/** As if it had never been claimed. */
-export function giveBack(
-  task: ClaimedTask,
-  delay: number,
-  outcome: "abandoned" = "abandoned",
-): Settlement {
-  return { kind: "put-back", row: { ...setback(task, outcome), delay, refund: true } };
+/**
+ * As if it had never been claimed.
+ *
+ * @param holder who holds it, if that matters
+ */
+export function giveBack(task: ClaimedTask, delay: number, holder?: string): Settlement {
+  const row = { ...setback(task, "abandoned"), ...by(holder), delay, refund: true };
+  return { kind: "put-back", row };
 }
+
+const by = (holder: string | undefined): { holder?: string } =>
+  holder === undefined ? {} : { holder };
+
+/** Refused, and perhaps only because another worker holds it under the same claim. */
+export const isElsewhere = (settlement: Settlement): boolean =>
+  settlement.kind !== "complete" && settlement.row.holder !== undefined;
 
 interface Trouble {
   readonly outcome: "failed" | "nack" | "timeout";

@@ -1,5 +1,6 @@
 import type { JsonText } from "../../base/json-text.ts";
 import type { Task } from "../../tasks/task.ts";
+import type { Caller } from "../auth/caller.ts";
 
 /** What every act on a claimed task is compared with, as callers carry it around. */
 export interface ClaimToken {
@@ -41,20 +42,21 @@ export type NoClaim = "not-found" | "not-owner" | "not-in-progress";
 
 /**
  * Where those who are no workers of the cluster claim tasks and say how they ended. Every act names
- * the tenant and is compared with the whole token; one that does not fit throws LeaseLostError, and
- * so does a task of another tenant. Nothing is known to the desk that the database does not know:
+ * the caller and is compared with the whole token; one that does not fit throws LeaseLostError, and
+ * so does a task of another tenant. One of a queue that the caller is not for throws ForbiddenError.
+ * Nothing is known to the desk that the database does not know:
  * any server may be asked.
  */
 export interface ClaimDesk {
   /** Empty when there was nothing in time. */
   claim(request: ClaimRequest, signal: AbortSignal): Promise<HeldTask[]>;
-  complete(tenant: string, token: ClaimToken, result: JsonText | undefined): Promise<void>;
+  complete(caller: Caller, token: ClaimToken, result: JsonText | undefined): Promise<void>;
   /** Retried by the queue's policy, unless `retry` is false. */
-  fail(tenant: string, token: ClaimToken, failure: Failure): Promise<void>;
-  nack(tenant: string, token: ClaimToken, nack: Nack): Promise<NackAnswer>;
-  abandon(tenant: string, token: ClaimToken): Promise<void>;
+  fail(caller: Caller, token: ClaimToken, failure: Failure): Promise<void>;
+  nack(caller: Caller, token: ClaimToken, nack: Nack): Promise<NackAnswer>;
+  abandon(caller: Caller, token: ClaimToken): Promise<void>;
   /** Holds the lease so long from now; undefined for the default. */
-  extend(tenant: string, token: ClaimToken, seconds: number | undefined): Promise<Date>;
+  extend(caller: Caller, token: ClaimToken, seconds: number | undefined): Promise<Date>;
   /** The claim that the holder has on the task, for callers that carry no token. */
   find(tenant: string, holder: string, taskId: string): Promise<ClaimToken | NoClaim>;
 }

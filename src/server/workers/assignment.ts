@@ -1,6 +1,6 @@
 import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import type { TaskContext } from "../../tasks/context.ts";
-import { abandon, type Outcome } from "../../tasks/outcome.ts";
+import { abandon, abandonBy, type Outcome } from "../../tasks/outcome.ts";
 import type { WrittenEnd } from "../../tasks/queue.ts";
 
 /**
@@ -61,6 +61,11 @@ export class Assignment {
     this.#onAnswer = onAnswer;
     this.#expected = outcome.kind === "failed" && !outcome.retry ? ["end"] : WRITTEN[outcome.kind];
     this.#resolve(outcome);
+  }
+
+  /** This server gives it back, unless the worker has brought it to another. */
+  giveBack(): void {
+    this.end(abandonBy(this.context.workerId), () => {});
   }
 
   /** Called when what was said is answered; at once when nothing was. */

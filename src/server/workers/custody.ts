@@ -19,7 +19,7 @@ export interface CustodyOptions {
 }
 
 /** The same for the same claim. */
-export const writeToken = ({ taskId, generation, claimId }: LeaseToken): string =>
+const writeToken = ({ taskId, generation, claimId }: LeaseToken): string =>
   `${taskId}.${generation}.${claimId}`;
 
 /** Who comes back with what it holds, and on which terms it may keep it. */
@@ -44,32 +44,52 @@ export class Custody {
     this.#options = options;
   }
 
-  /** Gives those that the worker may keep; it has them from now on, whoever had them before. */
+  /** Gives those that are here and that the worker may keep: it has them from now on. */
+  keep(worker: Holder, tokens: readonly LeaseToken[], { tenant, may }: Returning): Assignment[] {
+    const { book } = this.#options;
+    const here = tokens.flatMap((token) => book.find(token, tenant) ?? []);
+    const kept = here.filter((one) => one.isRunning && may(one.task.queue));
+    this.#give(kept, worker);
+    return kept;
+  }
+
+  /**
+   * Gives those that the worker may have, and says in the database that they are here. Others may
+   * have adopted what never left this desk, and two may come with the same at the same time.
+   */
   async adopt(
     worker: Holder,
-    tokens: readonly LeaseToken[],
+    given: readonly LeaseToken[],
     { tenant, may, leaseSeconds }: Returning,
   ): Promise<Assignment[]> {
     const { book, handle } = this.#options;
-    const adopted: Assignment[] = [];
+    const tokens = this.#options.tokens();
+    const here: TenantToken[] = [];
     const others: TenantToken[] = [];
-    for (const token of new Map(tokens.map((one) => [writeToken(one), one])).values()) {
-      const one = book.find(token, tenant);
-      if (one?.isRunning !== true) others.push({ ...token, tenant });
-      else if (may(one.task.queue)) adopted.push(one);
+    for (const token of new Map(given.map((one) => [writeToken(one), one])).values()) {
+      const isHere = book.find(token, tenant)?.isRunning === true;
+      (isHere ? here : others).push({ ...token, tenant });
     }
-    if (others.length > 0) {
-      const found = await this.#options.tokens().adopt(others, leaseSeconds);
-      const ours = found.flatMap((row) => (row !== undefined && may(row.queue) ? [row] : []));
-      await handle([...new Set(ours.map(({ queue }) => queue))], tenant);
-      adopted.push(...ours.flatMap((row) => this.hold(row, leaseSeconds) ?? []));
-    }
-    for (const one of adopted) {
+    if (here.length > 0) await tokens.keep(here, leaseSeconds);
+    const found = others.length === 0 ? [] : await tokens.adopt(others, leaseSeconds);
+    const ours = found.flatMap((row) => (row !== undefined && may(row.queue) ? [row] : []));
+    await handle([...new Set(ours.map(({ queue }) => queue))], tenant);
+    const adopted = ours.flatMap((row) => {
+      const token = { taskId: row.id, generation: row.generation, claimId: row.claim_id };
+      const again = book.find(token, tenant);
+      return (again?.isRunning === true ? again : this.hold(row, leaseSeconds)) ?? [];
+    });
+    this.#give(adopted, worker);
+    return adopted;
+  }
+
+  #give(assignments: readonly Assignment[], worker: Holder): void {
+    const { book } = this.#options;
+    for (const one of assignments) {
       const before = book.holderOf(one);
       book.give(one, worker);
       if (before !== worker) before?.onGone(one);
     }
-    return adopted;
   }
 
   /** A task of a queue that is handled here runs at this desk from now on. */
@@ -103,13 +123,14 @@ export class Custody {
 
   #letGo(assignment: Assignment, ms: number): void {
     const { book, letGo, timers } = this.#options;
-    const { task } = assignment;
+    const { id } = assignment.task; // All that is kept of it for so long.
     book.forget(assignment);
-    this.outsideEnded(task.id);
-    const end = letGo(task, ms);
-    this.#outside.set(task.id, end);
-    timers.after(ms, () => {
-      if (this.#outside.get(task.id) === end) this.#outside.delete(task.id);
+    this.outsideEnded(id);
+    const end = letGo(assignment.task, ms);
+    const cancel = timers.after(ms, () => this.#outside.delete(id));
+    this.#outside.set(id, () => {
+      cancel();
+      end();
     });
     assignment.drop();
   }

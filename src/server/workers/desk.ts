@@ -221,7 +221,7 @@ export class Desk implements RemoteWork {
     for (const one of this.#spare) {
       if (!this.#spareBefore.has(one)) continue;
       this.#spare.delete(one);
-      one.end(abandon(), () => {});
+      one.giveBack();
     }
     this.#spareBefore = new Set(this.#spare);
     this.#review();

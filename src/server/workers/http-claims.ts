@@ -6,6 +6,7 @@ import { uuidOf } from "../../base/uuid.ts";
 import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import { abandon, completed, failed, nack, nackByBackoff } from "../../tasks/outcome.ts";
 import { LeaseLostError } from "../../tasks/task.ts";
+import { type Act, type Caller, may } from "../auth/caller.ts";
 import type {
   ClaimDesk,
   ClaimRequest,
@@ -96,29 +97,31 @@ export class HttpClaims implements ClaimDesk {
     }
   }
 
-  async complete(tenant: string, token: ClaimToken, result: JsonText | undefined): Promise<void> {
-    await this.#end(tenant, token, completed(result));
+  async complete(caller: Caller, token: ClaimToken, result: JsonText | undefined): Promise<void> {
+    await this.#end({ caller, needs: "task.finish" }, token, completed(result));
   }
 
-  async fail(tenant: string, token: ClaimToken, { reason, retry }: Failure): Promise<void> {
-    await this.#end(tenant, token, failed(orNoReason(reason), { retry }));
+  async fail(caller: Caller, token: ClaimToken, { reason, retry }: Failure): Promise<void> {
+    const outcome = failed(orNoReason(reason), { retry });
+    await this.#end({ caller, needs: "task.finish" }, token, outcome);
   }
 
-  async nack(tenant: string, token: ClaimToken, given: Nack): Promise<NackAnswer> {
+  async nack(caller: Caller, token: ClaimToken, given: Nack): Promise<NackAnswer> {
     const reason = orNoReason(given.reason ?? "");
     const { delaySeconds: delay } = given;
     const outcome = delay === undefined ? nackByBackoff(reason) : nack(Math.max(0, delay), reason);
-    const { state, delaySeconds } = await this.#end(tenant, token, outcome);
+    const who = { caller, needs: "task.nack" } as const;
+    const { state, delaySeconds } = await this.#end(who, token, outcome);
     return { delaySeconds, isDead: state === "dead" };
   }
 
-  async abandon(tenant: string, token: ClaimToken): Promise<void> {
-    await this.#end(tenant, token, abandon());
+  async abandon(caller: Caller, token: ClaimToken): Promise<void> {
+    await this.#end({ caller, needs: "task.abandon" }, token, abandon());
   }
 
-  async extend(tenant: string, token: ClaimToken, seconds: number | undefined): Promise<Date> {
+  async extend(caller: Caller, token: ClaimToken, seconds: number | undefined): Promise<Date> {
     const act = { kind: "extend", seconds: seconds ?? this.#options.leaseSeconds } as const;
-    const { until } = await this.#act(tenant, token, act);
+    const { until } = await this.#act({ caller, needs: "task.renew" }, token, act);
     if (until === undefined) throw new LeaseLostError(token);
     return until;
   }
@@ -133,18 +136,26 @@ export class HttpClaims implements ClaimDesk {
     return claim.holder === holderOf(tenant, holder) ? claim.token : "not-owner";
   }
 
-  #end(tenant: string, token: ClaimToken, outcome: OutcomeOfAct): Promise<ActDone> {
-    return this.#act(tenant, token, { kind: "end", outcome });
+  #end(who: Who, token: ClaimToken, outcome: OutcomeOfAct): Promise<ActDone> {
+    return this.#act(who, token, { kind: "end", outcome });
   }
 
-  #act(tenant: string, token: ClaimToken, act: RemoteAct): Promise<ActDone> {
+  #act({ caller, needs }: Who, token: ClaimToken, act: RemoteAct): Promise<ActDone> {
+    const { tenant } = caller;
+    const actor = { tenant, may: (queue: string) => may(caller, needs, queue) };
     return new Promise((resolve, reject) => {
-      this.#options.acts.act({ tenant, may: () => true }, token, act, (answer) => {
+      this.#options.acts.act(actor, token, act, (answer) => {
         if (answer instanceof Error) reject(answer);
         else resolve(answer);
       });
     });
   }
+}
+
+/** Who acts, and what they must be allowed for it. */
+interface Who {
+  readonly caller: Caller;
+  readonly needs: Act;
 }
 
 type OutcomeOfAct = Extract<RemoteAct, { kind: "end" }>["outcome"];

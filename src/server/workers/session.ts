@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
-import { abandon, failed } from "../../tasks/outcome.ts";
+import { failed } from "../../tasks/outcome.ts";
 import type { LeaseToken } from "../../tasks/task.ts";
 import type { Caller } from "../auth/caller.ts";
 import type { Admission } from "../grpc/admission.ts";
@@ -9,7 +9,7 @@ import { type Peer, StreamError } from "../grpc/peer.ts";
 import type { Budget, Place } from "../producer/budget.ts";
 import { weightOf } from "../producer/limits.ts";
 import type { Assignment } from "./assignment.ts";
-import { type Returning, writeToken } from "./custody.ts";
+import type { Returning } from "./custody.ts";
 import type { Desk, RemoteWorker } from "./desk.ts";
 import type { Order, OrderedQueues } from "./order-book.ts";
 
@@ -221,12 +221,23 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     tokens: readonly LeaseToken[],
     terms: Omit<Returning, "tenant">,
   ): Promise<LeaseToken[]> {
-    const { custody } = this.#options.desk;
-    const adopted = await custody.adopt(this, tokens, { ...terms, tenant: this.tenant });
-    for (const one of adopted) this.held.set(one.task.id, one);
-    if (this.#over.signal.aborted) this.#leave();
-    const kept = new Set(adopted.map(({ task }) => writeToken(task.token)));
-    return tokens.filter((token) => !kept.has(writeToken(token)));
+    const { book, custody } = this.#options.desk;
+    const returning = { ...terms, tenant: this.tenant };
+    const take = (some: readonly Assignment[]): void => {
+      for (const one of some) this.held.set(one.task.id, one);
+    };
+    take(custody.keep(this, tokens, returning)); // Before its grace is over.
+    try {
+      const adopted = await custody.adopt(this, tokens, returning);
+      take(adopted.filter((one) => book.holderOf(one) === this));
+    } finally {
+      if (this.#over.signal.aborted) this.#leave();
+    }
+    const isKept = (token: LeaseToken): boolean => {
+      const one = book.find(token, this.tenant);
+      return one !== undefined && book.holderOf(one) === this;
+    };
+    return tokens.filter((token) => !isKept(token));
   }
 
   onLost(assignment: Assignment, why: Error): void {
@@ -274,7 +285,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   giveBack(): void {
     this.drain();
     for (const one of this.held.values()) {
-      if (one.isRunning) one.end(abandon(), NOTHING);
+      if (one.isRunning) one.giveBack();
     }
   }
 
@@ -298,7 +309,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     this.held.clear();
     if (left.length === 0) return;
     // That the server goes says nothing about the tasks.
-    if (this.#isDraining) for (const one of left) one.end(abandon(), NOTHING);
+    if (this.#isDraining) for (const one of left) one.giveBack();
     else desk.loseAfter(graceMs, this, left);
   }
 

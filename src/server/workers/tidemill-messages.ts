@@ -88,8 +88,9 @@ export function readAct(given: GivenAct, leaseSeconds: number): ReadAct {
     }
     case "nack": {
       const { delaySeconds, reason } = act.value;
-      const delay = readSeconds("delay_seconds", delaySeconds, DELAY_SECONDS_MAX);
-      const outcome = nack(delay, readReason(reason));
+      const delay = readSeconds("delay_seconds", delaySeconds, Infinity);
+      // Its queue says how long at most.
+      const outcome = nack(Math.min(delay, DELAY_SECONDS_MAX), readReason(reason));
       return { token, needs: "task.nack", act: { kind: "end", outcome } };
     }
     case "abandon":

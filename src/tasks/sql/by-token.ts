@@ -105,6 +105,26 @@ export async function adoptTasks(
   return byPlace(tokens, await db.query<HeldRow>(ADOPT, [...valuesOf(tokens), workerId, seconds]));
 }
 
+// One that was adopted elsewhere is a row; what is in a pack never left.
+const KEEP = statement(
+  "tasks_keep",
+  `WITH held AS MATERIALIZED (${locked(" AND task.leased_by <> $5::uuid")}
+   )
+   UPDATE {schema}.tasks AS task
+      SET leased_by = $5::uuid, lease_until = GREATEST(task.lease_until, ${lasts("$6")})
+     FROM held
+    WHERE task.id = held.id`,
+);
+
+/** The worker holds again what others have adopted from it meanwhile, under the same claims. */
+export async function keepTasks(
+  db: Queryable,
+  tokens: readonly TenantToken[],
+  { workerId, seconds }: { readonly workerId: string; readonly seconds: number },
+): Promise<void> {
+  await db.query(KEEP, [...valuesOf(tokens), workerId, seconds]);
+}
+
 // The lease may become shorter than that of the claim: then it is looked at earlier, too.
 const HAND_OVER = statement(
   "tasks_hand_over",

@@ -128,12 +128,13 @@ export async function findLocked(
 
 const GIVEN = `
      SELECT * FROM jsonb_to_recordset($1::text::jsonb) AS given(
-       id bigint, generation int, claim_id uuid, delay float8, refund boolean, outcome text,
-       reason text, stack text, state text, cause text, park boolean)`;
+       id bigint, generation int, claim_id uuid, holder uuid, delay float8, refund boolean,
+       outcome text, reason text, stack text, state text, cause text, park boolean)`;
 
 const HELD = `task.id = given.id
         AND task.lease_generation = given.generation
-        AND task.claim_id = given.claim_id`;
+        AND task.claim_id = given.claim_id
+        AND (given.holder IS NULL OR task.leased_by = given.holder)`;
 
 /**
  * The rows that are free, locked in the order of their ids. What somebody has locked is not waited
@@ -181,6 +182,8 @@ export interface Setback {
   readonly id: string;
   readonly generation: number;
   readonly claim_id: string;
+  /** Of a worker whose own decision it is: void when another holds the task under the claim. */
+  readonly holder?: string;
   readonly outcome: "failed" | "nack" | "abandoned" | "timeout" | "cancelled" | "lost";
   /** Kept with the task; none for what was merely given back. */
   readonly reason?: string;

@@ -260,22 +260,6 @@ it("serves a queue that nobody but its worker and its producer has named", async
   expect(tasksOf(stream)[0]?.payload.toString()).toBe(payload.toString());
 });
 
-it("leaves keyed tasks to workers that own their keys", async () => {
-  const { worker, mill } = await workers();
-  const stream = await worker();
-  ready(stream, 10);
-  await mill.enqueue(mails, { n: 1 }, { tenant, partitionKey: "order:1" });
-  const { id } = await mill.enqueue(mails, { n: 2 }, { tenant });
-  expect(await gets(stream, 1)).toMatchObject([{ id }]);
-  const run = mails.handle(() => undefined);
-  await using local = await mill.startWorker({ handlers: [run] });
-  await eventually(async () => {
-    const [keyed] = await mill.tasks.list({ tenant, partitionKey: "order:1" });
-    expect(keyed?.state).toBe("completed");
-  });
-  expect(local.id).toBeDefined();
-});
-
 it("takes back uncounted what a client holds that says no more", async () => {
   const { worker, mill } = await workers();
   const first = await worker();

@@ -1,7 +1,9 @@
+import { queryObjects } from "node:v8";
 import { beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
+import { ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ACME_WORKER, GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
+import { ACME_WORKER, GLOBEX_WORKER, LETTERS_HAND, type Scene, scene } from "./scene.ts";
 
 const tenant = "acme";
 let one: Scene;
@@ -115,6 +117,25 @@ describe("a claim by HTTP", () => {
       const late = await act(one, e, name);
       expect([late.status, late.body["code"]]).toEqual([409, "TM_LEASE_LOST"]);
     }
+  });
+
+  it("leaves nothing of its tasks in the memory of the server", async () => {
+    const mails = newQueue();
+    const before = queryObjects(ClaimedTask, { format: "count" });
+    const payloads = Array.from({ length: 20 }, (_, n) => ({ payload: n, tenant }));
+    await one.mill.enqueueMany(mails, payloads);
+    const tasks: Held[] = [];
+    while (tasks.length < 20) {
+      tasks.push(...(await claim(one, mails, { count: 20, waitSeconds: 5, leaseSeconds: 3_600 })));
+    }
+    await eventually(() =>
+      expect(queryObjects(ClaimedTask, { format: "count" })).toBeLessThan(before + 10),
+    );
+    const timers = () => process.getActiveResourcesInfo().filter((one) => one === "Timeout").length;
+    const waiting = timers();
+    for (const task of tasks) expect((await act(one, task, "complete")).status).toBe(200);
+    // Two waited for the end of each lease.
+    await eventually(() => expect(timers()).toBeLessThan(waiting - 30));
   });
 
   it("ends with its lease, whoever held it: a caller that is gone, or its server", async () => {
@@ -234,6 +255,53 @@ describe("a claim of CodeQ's clients by HTTP", () => {
     const none = await call(one, "/v1/codeq/tasks/claim", { commands: ["nobody-asks"] });
     expect(none.status).toBe(204);
   });
+});
+
+it("refuses acts by a token that is for other queues", async () => {
+  const mails = newQueue();
+  await one.mill.enqueue(mails, 1, { tenant });
+  const task = await claimOne(one, mails);
+  const { id, token } = task;
+  const acts: [string, object][] = [
+    [`/v1/tasks/${id}/heartbeat`, { token }],
+    [`/v1/tasks/${id}/complete`, { token }],
+    [`/v1/tasks/${id}/fail`, { token, reason: "no" }],
+    [`/v1/tasks/${id}/nack`, { token }],
+    [`/v1/tasks/${id}/abandon`, { token }],
+    [`/v1/codeq/tasks/${id}/heartbeat`, {}],
+    [`/v1/codeq/tasks/${id}/result`, { status: "COMPLETED" }],
+    [`/v1/codeq/tasks/${id}/nack`, {}],
+    [`/v1/codeq/tasks/${id}/abandon`, {}],
+  ];
+  for (const at of [one, other]) {
+    for (const [path, body] of acts) {
+      expect([path, (await call(at, path, body, LETTERS_HAND)).status]).toEqual([path, 403]);
+    }
+  }
+  expect((await act(other, task, "complete")).status).toBe(200);
+});
+
+it("cuts what CodeQ's callers ask for to what is possible", async () => {
+  const mails = newQueue();
+  await one.mill.enqueue(mails, 1, { tenant });
+  const many = Array.from({ length: 1_001 }, (_, n) => `none-${n}`);
+  expect((await call(one, "/v1/codeq/tasks/claim", { commands: many })).status).toBe(400);
+  const long = { commands: [mails.name], leaseSeconds: 1e12, waitSeconds: 20 };
+  const { status, body } = await call(one, "/v1/codeq/tasks/claim", long);
+  expect(status, JSON.stringify(body)).toBe(200);
+  const id = String(body["id"]);
+  const leaseOf = async (): Promise<number> => {
+    const { rows } = await one.database.pool.query<{ seconds: number }>(
+      "SELECT date_part('epoch', lease_until - NOW()) AS seconds FROM tidemill.tasks WHERE id = $1",
+      [id],
+    );
+    return rows[0]?.seconds ?? 0;
+  };
+  expect(await leaseOf()).toBeGreaterThan(86_000);
+  expect(await leaseOf()).toBeLessThanOrEqual(86_400);
+  const more = await call(other, `/v1/codeq/tasks/${id}/heartbeat`, { extendSeconds: 1e12 });
+  expect(more.status).toBe(200);
+  expect(await leaseOf()).toBeLessThanOrEqual(86_400);
 });
 
 it("describes its claims", async () => {

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { JsonText } from "../../../src/base/json-text.ts";
+import type { Caller } from "../../../src/server/auth/caller.ts";
 import type { ClaimDesk, ClaimRequest, ClaimToken } from "../../../src/server/http/claim-desk.ts";
 import { LeaseLostError } from "../../../src/tasks/task.ts";
 import { openScene, type Scene } from "./http-scene.ts";
@@ -14,9 +15,9 @@ class RecordingDesk implements ClaimDesk {
   lost = false;
   found: ClaimToken | "not-found" | "not-owner" | "not-in-progress" = "not-found";
 
-  #record<T>(answer: T, ...asked: unknown[]): Promise<T> {
-    this.asked.push(asked);
-    const [, , token] = asked;
+  #record<T>(answer: T, act: string, ...given: unknown[]): Promise<T> {
+    const [caller, token, ...more] = given;
+    this.asked.push([act, (caller as Caller).tenant, token, ...more]);
     if (this.lost) return Promise.reject(new LeaseLostError(token as ClaimToken));
     return Promise.resolve(answer);
   }

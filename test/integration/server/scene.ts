@@ -23,6 +23,8 @@ export const GLOBEX_WORKER = "token-of-a-globex-worker-0123456789";
 export const READER = "token-of-a-reader-0123456789";
 export const MAILS_ONLY = "token-for-mails-0123456789";
 export const MAILS_WORKER = "token-of-a-worker-for-mails-0123456789";
+/** The same person as the worker of acme, for other queues. */
+export const LETTERS_HAND = "token-of-a-hand-for-letters-0123456789";
 
 const STATIC = [
   { token: ACME, tenant: "acme", scopes: ["producer"], subject: "robot" },
@@ -32,6 +34,7 @@ const STATIC = [
   { token: READER, tenant: "acme", scopes: ["read"] },
   { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
   { token: MAILS_WORKER, tenant: "acme", scopes: ["worker:claim"], queues: ["mails"] },
+  { token: LETTERS_HAND, tenant: "acme", scopes: ["worker"], queues: ["letters"], subject: "hand" },
 ] as const;
 
 export interface Line {

@@ -229,6 +229,15 @@ describe("acts", () => {
     expect(again).not.toContain("running");
   });
 
+  it("put a task back for no longer than its queue allows", async () => {
+    const mails = newQueue();
+    const one = await hand().hello({ queues: [mails.name] });
+    await base.mill.enqueue(mails, 1, { tenant });
+    const [ack] = await one.acks(one.send([[await one.get(), nack(1e12)]]));
+    expect(ack).toMatchObject({ failure: undefined, state: "scheduled" });
+    expect(ack?.delaySeconds).toBe(mails.settings.nackSecondsMax);
+  });
+
   it("end a task for good when it may not be tried again", async () => {
     const mails = newQueue();
     const one = await hand().hello({ queues: [mails.name] });

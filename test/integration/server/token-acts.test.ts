@@ -20,8 +20,9 @@ const tenant = "acme";
 let one: Scene;
 let other: Scene;
 
+const server = { worker: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 3, drainSeconds: 5 };
+
 beforeAll(async () => {
-  const server = { worker: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 3, drainSeconds: 5 };
   one = await scene({ server, until: "file" });
   other = await scene({ server, until: "file", database: one.database });
 });
@@ -48,6 +49,26 @@ async function held(
   await one.mill.enqueueMany(mails, payloads);
   first.ready(count);
   return { first, mails, tasks: await first.gets(count) };
+}
+
+async function leasedBy(task: Task): Promise<string | undefined> {
+  const { rows } = await one.database.pool.query<{ leased_by: string }>(
+    "SELECT leased_by FROM tidemill.tasks WHERE id = $1",
+    [tokenOf(task).taskId],
+  );
+  return rows[0]?.leased_by;
+}
+
+/** Until so many hellos wait for a row that somebody has locked. */
+async function adopting(count: number): Promise<void> {
+  await eventually(async () => {
+    const { rows } = await one.database.pool.query(
+      `SELECT pid FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+          AND query LIKE '%SET leased_by%'`,
+    );
+    expect(rows).toHaveLength(count);
+  });
 }
 
 const taskOf = ([task]: readonly Task[]): Task => {
@@ -229,6 +250,71 @@ describe("a worker that comes back to another server", () => {
     second.stream.close();
     const third = await hand(one, { queues: [mails.name] });
     expect(await third.get()).toMatchObject({ attempt: 2 });
+  });
+
+  it("keeps it when it is back at the first before the second forgets it", async () => {
+    const { first, mails, tasks } = await held(2);
+    const [kept, left] = tasks;
+    if (!kept || !left) throw new Error("there are two");
+    const before = await leasedBy(kept);
+    first.stream.close();
+    const names = [tokenOf(kept), tokenOf(left)];
+    const second = await hand(other, { queues: [mails.name], held: names });
+    await eventually(async () => expect(await leasedBy(kept)).not.toBe(before));
+    second.stream.close();
+    const third = await hand(one, { queues: [mails.name], held: [tokenOf(kept)] });
+    // The second server has ended the leases of what it lost by then.
+    const again = await third.get();
+    expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
+    expect(await third.complete(kept)).toBe("completed");
+    expect(third.all("leaseLost")).toEqual([]);
+    expect(await third.complete(again)).toBe("completed");
+  });
+
+  it("keeps it when it came twice at the same time and one stream broke", async () => {
+    const { first, mails, tasks } = await held(2);
+    const [kept, left] = tasks;
+    if (!kept || !left) throw new Error("there are two");
+    first.stream.close();
+    const names = [tokenOf(kept), tokenOf(left)];
+    const locker = await one.database.pool.connect();
+    await locker.query("BEGIN");
+    await locker.query("SELECT FROM tidemill.tasks WHERE id = $1 FOR UPDATE", [names[0]?.taskId]);
+    const a = await hand(other, { queues: [mails.name], held: names });
+    await adopting(1);
+    const b = await hand(other, { queues: [mails.name], held: names.slice(0, 1) });
+    await adopting(2);
+    await locker.query("ROLLBACK");
+    locker.release();
+    await adopting(0);
+    a.stream.close();
+    // The leases of what the first stream had have ended by then.
+    const again = await b.get();
+    expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
+    expect(await b.complete(kept)).toBe("completed");
+    expect(await b.complete(again)).toBe("completed");
+  });
+
+  it.each(["breaks", "stays"])("keeps it when the first stops and its stream %s", async (how) => {
+    const first = await scene({ server: { ...server, drainSeconds: 0.3 }, database: one.database });
+    const mails = newQueue();
+    const before = await hand(first, { queues: [mails.name] });
+    await one.mill.enqueue(mails, 1, { tenant });
+    const task = await before.get();
+    const worker = await leasedBy(task);
+    const second = await hand(other, { queues: [mails.name], held: [tokenOf(task)] });
+    await eventually(async () => expect(await leasedBy(task)).not.toBe(worker));
+    const stopped = first.server.stop();
+    await eventually(() => expect(before.all("drain")).toHaveLength(1));
+    if (how === "breaks") before.stream.close();
+    await stopped;
+    const { rows } = await one.database.pool.query(
+      "SELECT claim_id FROM tidemill.task_claims WHERE claim_id = $1",
+      [tokenOf(task).claimId],
+    );
+    expect(rows).toHaveLength(1);
+    expect(await one.mill.tasks.get(tokenOf(task).taskId)).toMatchObject({ state: "running" });
+    expect(await second.complete(task)).toBe("completed");
   });
 
   it("has no more time for a task than it had", async () => {

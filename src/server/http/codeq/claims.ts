@@ -20,9 +20,16 @@ import { toCodeqTask } from "./view.ts";
 const COUNT_MAX = 10;
 const WAIT_SECONDS_MAX = 30;
 const BATCH_MAX = 100;
+const COMMANDS_MAX = 1_000;
+/** CodeQ's callers ask for any time: longer leases are cut to this. */
+const LEASE_SECONDS_MAX = 86_400;
+
+/** Undefined for the default. */
+const leaseOf = (seconds: number): number | undefined =>
+  seconds > 0 ? Math.min(seconds, LEASE_SECONDS_MAX) : undefined;
 
 const claimFields = {
-  commands: z.array(z.string()).optional(),
+  commands: z.array(z.string()).max(COMMANDS_MAX).optional(),
   leaseSeconds: z.number().int().optional(),
 };
 
@@ -51,7 +58,7 @@ async function claim(
     holder: caller.subject,
     queues: claimedQueues(caller, commands.length === 0 ? undefined : commands),
     count,
-    leaseSeconds: leaseSeconds > 0 ? leaseSeconds : undefined,
+    leaseSeconds: leaseOf(leaseSeconds),
     waitMs,
   };
   const tasks = await (waitMs === 0
@@ -124,8 +131,7 @@ function holding(desk: ClaimDesk): Endpoint[] {
       answers: { 200: { description: "It is held", schema: z.object({ ok: z.boolean() }) } },
       async handle({ caller, params: { id }, body: { extendSeconds = 0 } }) {
         const token = await tokenOf(desk, caller, id);
-        const seconds = extendSeconds > 0 ? extendSeconds : undefined;
-        await act(() => desk.extend(caller.tenant, token, seconds));
+        await act(() => desk.extend(caller, token, leaseOf(extendSeconds)));
         return { status: 200, body: { ok: true } };
       },
     }),
@@ -139,7 +145,7 @@ function holding(desk: ClaimDesk): Endpoint[] {
       answers: { 200: { description: "It is back", schema: z.object({ status: z.string() }) } },
       async handle({ caller, params: { id } }) {
         const token = await tokenOf(desk, caller, id);
-        await act(() => desk.abandon(caller.tenant, token));
+        await act(() => desk.abandon(caller, token));
         return { status: 200, body: { status: "requeued" } };
       },
     }),
@@ -159,7 +165,7 @@ function holding(desk: ClaimDesk): Endpoint[] {
       async handle({ caller, params: { id }, body: { delaySeconds, reason } }) {
         const token = await tokenOf(desk, caller, id);
         const nack = { delaySeconds, reason: reason || undefined };
-        const answer = await act(() => desk.nack(caller.tenant, token, nack));
+        const answer = await act(() => desk.nack(caller, token, nack));
         const status = answer.isDead ? "dlq" : "requeued";
         return { status: 200, body: { status, delaySeconds: answer.delaySeconds } };
       },
@@ -193,8 +199,8 @@ async function submit(
   const json = result instanceof JsonText ? result : undefined;
   await act(() =>
     status === "COMPLETED"
-      ? desk.complete(caller.tenant, token, json)
-      : desk.fail(caller.tenant, token, { reason: error, retry: true }),
+      ? desk.complete(caller, token, json)
+      : desk.fail(caller, token, { reason: error, retry: true }),
   );
   const { finished_at } = await findTask(scope, id);
   return {

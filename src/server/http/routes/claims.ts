@@ -120,7 +120,7 @@ function finishing(desk: ClaimDesk): Endpoint[] {
       answers: { 200: { description: "It is completed", schema: done }, ...gone },
       async handle({ caller, params: { id }, body }) {
         const result = body.result instanceof JsonText ? body.result : undefined;
-        await desk.complete(caller.tenant, readToken(id, body.token), result);
+        await desk.complete(caller, readToken(id, body.token), result);
         return { status: 200, body: { id } };
       },
     }),
@@ -138,7 +138,7 @@ function finishing(desk: ClaimDesk): Endpoint[] {
       }),
       answers: { 200: { description: "It is recorded", schema: done }, ...gone },
       async handle({ caller, params: { id }, body: { reason, retry = true, ...given } }) {
-        await desk.fail(caller.tenant, readToken(id, given.token), { reason, retry });
+        await desk.fail(caller, readToken(id, given.token), { reason, retry });
         return { status: 200, body: { id } };
       },
     }),
@@ -163,7 +163,7 @@ function finishing(desk: ClaimDesk): Endpoint[] {
       },
       async handle({ caller, params: { id }, body: { delaySeconds, reason, ...given } }) {
         const nack = { delaySeconds, reason };
-        const answer = await desk.nack(caller.tenant, readToken(id, given.token), nack);
+        const answer = await desk.nack(caller, readToken(id, given.token), nack);
         return { status: 200, body: { id, ...answer } };
       },
     }),
@@ -182,7 +182,7 @@ function holding(desk: ClaimDesk): Endpoint[] {
       body: z.strictObject(token),
       answers: { 200: { description: "It is pending", schema: done }, ...gone },
       async handle({ caller, params: { id }, body }) {
-        await desk.abandon(caller.tenant, readToken(id, body.token));
+        await desk.abandon(caller, readToken(id, body.token));
         return { status: 200, body: { id } };
       },
     }),
@@ -205,11 +205,7 @@ function holding(desk: ClaimDesk): Endpoint[] {
         ...gone,
       },
       async handle({ caller, params: { id }, body: { extendSeconds, ...given } }) {
-        const leaseUntil = await desk.extend(
-          caller.tenant,
-          readToken(id, given.token),
-          extendSeconds,
-        );
+        const leaseUntil = await desk.extend(caller, readToken(id, given.token), extendSeconds);
         return { status: 200, body: { id, leaseUntil } };
       },
     }),
