@@ -145,6 +145,40 @@ describe("a worker whose stream breaks", () => {
     expect(acks).toEqual([]);
   });
 
+  it("says how its tasks ended while the only server stops, and none runs again", async () => {
+    const acks: TaskAck[] = [];
+    const runs: number[] = [];
+    const [started, release] = [gate(), gate()];
+    const logger = recorder();
+    await workerOf({
+      url: server.worker,
+      logger,
+      handlers: [
+        mails.handle(async ({ attempt }) => {
+          runs.push(attempt);
+          started.open();
+          await release.opened;
+          return completed("first");
+        }),
+      ],
+      onAck: (ack) => void acks.push(ack),
+    });
+    const id = await enqueue();
+    await started.opened;
+    const stopping = server.server.stop();
+    // Nobody else is there to connect to.
+    await eventually(() =>
+      expect(logger.lines.map(({ message }) => message)).toContain(
+        "the stream ended; connecting again",
+      ),
+    );
+    release.open();
+    await stopping;
+    const { state, attempt } = await server.mill.tasks.get(id);
+    expect({ state, attempt, runs }).toEqual({ state: "completed", attempt: 1, runs: [1] });
+    expect(acks).toMatchObject([{ state: "completed", error: undefined }]);
+  });
+
   it("works for another server when one drains", async () => {
     const other = await startServer(await server.database.connect());
     const logger = recorder();
