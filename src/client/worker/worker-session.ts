@@ -387,6 +387,7 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
   /** There will be no answers any more: whoever waits for one is told why. */
   close(why: TidemillError): void {
     this.#isLeaving = true;
+    this.#ends.close();
     this.#timers.close();
     this.#held.close();
     for (const task of this.#held.all) if (task.state === "running") task.stop(why);
