@@ -26,6 +26,9 @@ export class QuotaBook {
   #quota: Quota;
   #grant: Grant = { ...NOTHING, servers: 1, untilMs: 0 };
   #grants = 0;
+  /** Changes of the quota, and how many there were when the last grant was asked for. */
+  #changes = 0;
+  #askedAfter = 0;
   #held: Amount = NOTHING;
   #takenAtMs = 0;
   #inFlight: Amount = NOTHING;
@@ -48,6 +51,7 @@ export class QuotaBook {
     if (JSON.stringify(quota) === JSON.stringify(this.#quota)) return;
     const isSameRate = JSON.stringify(quota.rate) === JSON.stringify(this.#quota.rate);
     this.#quota = quota;
+    this.#changes += 1;
     this.#grant = { ...this.#grant, ...NOTHING };
     if (!isSameRate) this.#tokens = quota.rate?.count ?? 0;
   }
@@ -61,14 +65,14 @@ export class QuotaBook {
     const { tasks, bytes, untilMs } = this.#grant;
     const isEnough = tasks >= amount.tasks && bytes >= amount.bytes;
     if (!isEnough || this.#clock.now() >= untilMs) return undefined;
-    const number = this.#grants;
+    const [number, changes] = [this.#grants, this.#changes];
     this.#grant = { ...this.#grant, ...minus(this.#grant, amount) };
     this.#inFlight = plus(this.#inFlight, amount);
     this.#tokens -= amount.tasks;
     this.#takenAtMs = this.#clock.now();
     return (isStored) => {
       this.#inFlight = minus(this.#inFlight, amount);
-      const isSame = number === this.#grants;
+      const isSame = number === this.#grants && changes === this.#changes;
       if (!isStored && isSame) this.#grant = { ...this.#grant, ...plus(this.#grant, amount) };
     };
   }
@@ -77,6 +81,7 @@ export class QuotaBook {
   beginRenewal(): Amount {
     this.#grant = { ...this.#grant, ...NOTHING };
     this.#grants += 1;
+    this.#askedAfter = this.#changes;
     return this.#inFlight;
   }
 
@@ -85,8 +90,9 @@ export class QuotaBook {
     return { ...capped(plus(grant, this.#inFlight)), number: this.#grants };
   }
 
+  /** Given under a quota that has changed meanwhile it is worth nothing, and is given back. */
   granted(grant: Grant, held: Held = this.heldWith(grant)): void {
-    this.#grant = grant;
+    this.#grant = this.#askedAfter === this.#changes ? grant : { ...grant, ...NOTHING };
     this.#held = held;
     this.#takenAtMs = this.#clock.now(); // Whoever asked for it is about to take from it.
   }

@@ -182,3 +182,26 @@ it.each<[changes: object, says: string]>([
 ])("refuses the quota %j", (changes, says) => {
   expect(() => checkQuota("acme", changes)).toThrow(says);
 });
+
+it("what was taken under another quota is not put back into it", () => {
+  const book = new QuotaBook(quota({ pendingTasks: 100 }), new ManualClock());
+  const grant = { tasks: 50, bytes: 0, servers: 1, untilMs: Infinity };
+  book.beginRenewal();
+  book.granted(grant);
+  const settle = book.take({ tasks: 50, bytes: 0 });
+  book.change(quota({ pendingTasks: 1 }));
+  settle?.(false);
+  expect(book.take({ tasks: 50, bytes: 0 })).toBeUndefined();
+});
+
+it("a grant that was asked for under another quota is dropped", () => {
+  const book = new QuotaBook(quota({ pendingTasks: 100 }), new ManualClock());
+  book.beginRenewal();
+  const grant = { tasks: 50, bytes: 0, servers: 1, untilMs: Infinity };
+  const held = book.heldWith(grant);
+  book.change(quota({ pendingTasks: 1 }));
+  book.granted(grant, held);
+  expect(book.take({ tasks: 1, bytes: 0 })).toBeUndefined();
+  // Others are told that it is not held any more.
+  expect(book.shrink(0)).toMatchObject({ tasks: 0, bytes: 0 });
+});

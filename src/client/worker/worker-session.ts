@@ -63,6 +63,8 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
   #workerId: string;
   #terms = FIRST_TERMS;
   #link: Link | undefined;
+  /** Their servers give no more tasks, and still take acts. */
+  readonly #draining = new Set<Link>();
   #named: readonly RemoteTask[] = [];
   #lastRequest = 0n;
   #isScheduled = false;
@@ -78,7 +80,7 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
     this.#acts = new ActLine(logger);
     this.#held = new HeldTasks({
       clock,
-      canAsk: () => this.#link?.isOpen === true,
+      canAsk: () => this.#listener !== undefined,
       onDue: (task, due) => this.#onDue(task, due),
     });
     this.#handlerActs = new HandlerActs(this.#held, {
@@ -136,6 +138,13 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
 
   get isConnected(): boolean {
     return this.#link !== undefined;
+  }
+
+  /** Who takes acts: the server that gives tasks, or one that goes while no other is there. */
+  get #listener(): Link | undefined {
+    if (this.#link?.isOpen === true) return this.#link;
+    for (const link of this.#draining) if (link.isOpen) return link;
+    return undefined;
   }
 
   get #valueBytesMax(): number {
@@ -199,6 +208,7 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
         break;
       case "drain":
         if (this.#link === link) this.#dropLink();
+        this.#draining.add(link);
         this.#events.onDrain(link);
         break;
       case "refused":
@@ -211,12 +221,13 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
     }
   }
 
-  onRoom(link: Link): void {
-    if (link === this.#link) this.#round();
+  onRoom(): void {
+    this.#round();
   }
 
   onLost(link: Link): void {
     if (this.#link === link) this.#dropLink();
+    this.#draining.delete(link);
     this.#acts.onLost(link);
     this.#held.orphan(link, this.#options.orphanMs ?? this.#terms.graceMs);
     this.#schedule();
@@ -243,14 +254,16 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
   }
 
   #round(): void {
-    const link = this.#link;
-    if (link === undefined || !link.isOpen) return;
+    const listener = this.#listener;
+    if (listener === undefined) return;
     if (this.#acts.waiting > 0) {
       const { actsMax, bytesMax } = this.#terms;
       const limits = { actsMax, bytesMax: bytesMax - MESSAGE_BYTES };
-      this.#acts.send(link, limits, () => this.#nextRequest());
+      this.#acts.send(listener, limits, () => this.#nextRequest());
     }
-    if (!this.#isLeaving) this.#credit.give(link, this.#acts.open);
+    if (listener === this.#link && !this.#isLeaving) {
+      this.#credit.give(listener, this.#acts.open);
+    }
   }
 
   #nextRequest(): bigint {
@@ -374,6 +387,7 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
   /** There will be no answers any more: whoever waits for one is told why. */
   close(why: TidemillError): void {
     this.#isLeaving = true;
+    this.#ends.close();
     this.#timers.close();
     this.#held.close();
     for (const task of this.#held.all) if (task.state === "running") task.stop(why);

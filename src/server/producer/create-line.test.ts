@@ -97,6 +97,35 @@ describe("the line of creates", () => {
     await ended();
   });
 
+  it("says what is stored of a divided create when the database goes away", async () => {
+    let commits = 0;
+    const { submit, heard, answered, ended } = lineOver(() => {
+      commits += 1;
+      if (commits === 1) return refusal("23514");
+      return commits === 2 ? undefined : new UnavailableError("away");
+    });
+    submit("a", "1 2 3 4");
+    await answered(1);
+    expect(heard("1 2 3 4")).toBe("id 1,id 2,TM_UNAVAILABLE,TM_UNAVAILABLE");
+    await ended();
+  });
+
+  it("says what is stored of a divided create when it stops", async () => {
+    const stopping: (() => Promise<void>)[] = [];
+    let commits = 0;
+    const { submit, heard, answered, ended } = lineOver(() => {
+      commits += 1;
+      if (commits === 1) return refusal("23514");
+      void stopping[0]?.();
+      return undefined;
+    });
+    stopping.push(ended);
+    submit("a", "1 2 3 4");
+    await answered(1);
+    expect(heard("1 2 3 4")).toBe("id 1,id 2,TM_UNAVAILABLE,TM_UNAVAILABLE");
+    await ended();
+  });
+
   it("refuses an atomic create as a whole", async () => {
     const { submit, heard, answered, ended } = lineOver((payloads) =>
       payloads.includes("bad") ? new RangeError("Invalid string length") : undefined,

@@ -33,7 +33,8 @@ const IDLE_MS = 60_000;
  * - stored: the transaction was committed.
  * - refused: nothing of it is stored. What the database refuses is divided until the culprit is
  *   alone, in turns with everybody else's creates. That the database is away is no refusal of
- *   anything: all of the transaction is told so, and nothing is divided.
+ *   anything: all of the transaction is told so, and nothing is divided. Of a create that was
+ *   divided before, what is stored stays so, and only the rest is refused.
  * - unknown: COMMIT was not answered.
  */
 export class CreateLine implements Service {

@@ -1,3 +1,4 @@
+import { TidemillError, UnavailableError } from "../../base/errors.ts";
 import type { EncodedTask } from "../../tasks/encode.ts";
 import type { StoreResult } from "../../tasks/store.ts";
 
@@ -49,15 +50,32 @@ export class OpenCreate {
     this.#left -= results.length;
     if (this.#left > 0) return;
     const all = this.#results.flatMap((result) => (result === undefined ? [] : [result]));
-    this.settle({ kind: "stored", results: all });
+    this.#settle({ kind: "stored", results: all });
   }
 
+  /** What is known of some of its tasks stays true: then only the others are refused. */
   settle(outcome: CreateOutcome): void {
+    const isPartly = this.#left < this.create.tasks.length;
+    if (outcome.kind !== "refused" || !isPartly) {
+      this.#settle(outcome);
+      return;
+    }
+    const error = toldOf(outcome.error);
+    const results = this.#results.map((result) => result ?? error);
+    this.#settle({ kind: "stored", results });
+  }
+
+  #settle(outcome: CreateOutcome): void {
     if (this.#isSettled) return;
     this.#isSettled = true;
     this.create.settle(outcome);
   }
 }
+
+const toldOf = (error: unknown): TidemillError =>
+  error instanceof TidemillError
+    ? error
+    : new UnavailableError("the task was not stored", { cause: error });
 
 /** Some tasks of a create, in a row. */
 export interface Part {

@@ -60,14 +60,24 @@ export async function registerQueue(db: Queryable, queue: QueueRegistration): Pr
   return rows.length === 1;
 }
 
-// Whatever its definition says, if it has one. No more than so many: names come from callers.
+// Whatever its definition says, if it has one. No more than so many: names come from callers, and
+// one that is refused draws no number of a key space, of which there are only so many.
 const ENSURE = statement(
   "queue_ensure",
-  `INSERT INTO {schema}.queues (name, key_space_id, settings, limits_defined)
+  `WITH room AS (
+     SELECT WHERE NOT EXISTS (SELECT FROM {schema}.queues WHERE name = $1)
+              AND (SELECT count(*) FROM {schema}.queues) < $5
+   ), known AS (
+     SELECT id FROM {schema}.key_spaces WHERE name = $2
+   ), made AS (
+     INSERT INTO {schema}.key_spaces (name)
+     SELECT $2 FROM room WHERE NOT EXISTS (SELECT FROM known)
+         ON CONFLICT DO NOTHING
+     RETURNING id
+   )
+   INSERT INTO {schema}.queues (name, key_space_id, settings, limits_defined)
    SELECT $1, space.id, $3::text::jsonb, $4::text::jsonb
-     FROM {schema}.key_spaces AS space
-    WHERE space.name = $2
-      AND (SELECT count(*) FROM {schema}.queues) < $5
+     FROM room, (SELECT id FROM known UNION ALL SELECT id FROM made) AS space
        ON CONFLICT (name) DO NOTHING
    RETURNING name`,
 );
@@ -79,9 +89,10 @@ export async function ensureQueue(
   max: number,
 ): Promise<boolean> {
   const { name, keySpace, settings, limits } = queue;
-  await db.query(KEY_SPACE, [keySpace]);
   const values = [name, keySpace, JSON.stringify(settings), JSON.stringify(limits), max];
-  return (await db.query(ENSURE, values)).length === 1;
+  // A key space that somebody else made meanwhile is visible to the second only.
+  const isMade = async (): Promise<boolean> => (await db.query(ENSURE, values)).length === 1;
+  return (await isMade()) || (await isMade());
 }
 
 const READ = statement(
@@ -117,14 +128,24 @@ export async function readQueues(db: Queryable, names?: readonly string[]): Prom
 const provisionalSpace = (queue: string): string => `provisional\u001f${queue}`;
 
 // The limit is looked at in the same statement, and is exact for those who introduce one by one.
+// Whoever is over it must not draw a number of a key space, of which there are only so many.
 const INTRODUCE = statement(
   "queue_introduce",
-  `INSERT INTO {schema}.queues (name, key_space_id, settings, is_provisional, introduced_by)
+  `WITH room AS (
+     SELECT WHERE NOT EXISTS (SELECT FROM {schema}.queues WHERE name = $1)
+              AND (SELECT count(*) FROM {schema}.queues AS other
+                    WHERE other.introduced_by = $4::text AND other.is_provisional) < $5::int
+   ), known AS (
+     SELECT id FROM {schema}.key_spaces WHERE name = $2
+   ), made AS (
+     INSERT INTO {schema}.key_spaces (name)
+     SELECT $2 FROM room WHERE NOT EXISTS (SELECT FROM known)
+         ON CONFLICT DO NOTHING
+     RETURNING id
+   )
+   INSERT INTO {schema}.queues (name, key_space_id, settings, is_provisional, introduced_by)
    SELECT $1, space.id, $3::text::jsonb, TRUE, $4::text
-     FROM {schema}.key_spaces AS space
-    WHERE space.name = $2
-      AND (SELECT count(*) FROM {schema}.queues AS other
-            WHERE other.introduced_by = $4::text AND other.is_provisional) < $5::int
+     FROM room, (SELECT id FROM known UNION ALL SELECT id FROM made) AS space
        ON CONFLICT (name) DO NOTHING
    RETURNING name`,
 );
@@ -139,10 +160,8 @@ export interface Introduction {
 
 /** False when there is one already, or when the tenant has introduced too many. */
 export async function introduceQueue(db: Queryable, queue: Introduction): Promise<boolean> {
-  const space = provisionalSpace(queue.name);
-  await db.query(KEY_SPACE, [space]);
   const { name, settings, tenant, queuesMax } = queue;
-  const values = [name, space, JSON.stringify(settings), tenant, queuesMax];
+  const values = [name, provisionalSpace(name), JSON.stringify(settings), tenant, queuesMax];
   return (await db.query(INTRODUCE, values)).length === 1;
 }
 

@@ -15,6 +15,8 @@ import { startRelay } from "../../support/relay.ts";
 
 export const PRODUCER = "token-of-a-producer-0123456789";
 export const WORKER = "token-of-a-worker-0123456789";
+export const CLAIM_ONLY = "token-that-ends-nothing-0123456789";
+export const NO_NACK = "token-that-puts-nothing-back-0123456789";
 export const MAILS_ONLY = "token-for-mails-0123456789";
 export const ADMIN = "token-of-an-admin-0123456789";
 
@@ -22,6 +24,8 @@ export const AUTH = {
   staticTokens: [
     { token: PRODUCER, tenant: "acme", scopes: ["producer", "read"] },
     { token: WORKER, tenant: "acme", scopes: ["worker"] },
+    { token: CLAIM_ONLY, tenant: "acme", scopes: ["worker:claim"] },
+    { token: NO_NACK, tenant: "acme", scopes: ["worker:claim", "worker:finish"] },
     { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
     { token: ADMIN, tenant: "acme", scopes: ["admin", "producer", "read"] },
   ],

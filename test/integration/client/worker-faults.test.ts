@@ -1,9 +1,11 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { completed, queue, type TaskAck } from "../../../src/client/index.ts";
+import { completed, nack, queue, type TaskAck } from "../../../src/client/index.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
+  CLAIM_ONLY,
   cable,
   gate,
+  NO_NACK,
   producerOf,
   recorder,
   type Scene,
@@ -145,6 +147,40 @@ describe("a worker whose stream breaks", () => {
     expect(acks).toEqual([]);
   });
 
+  it("says how its tasks ended while the only server stops, and none runs again", async () => {
+    const acks: TaskAck[] = [];
+    const runs: number[] = [];
+    const [started, release] = [gate(), gate()];
+    const logger = recorder();
+    await workerOf({
+      url: server.worker,
+      logger,
+      handlers: [
+        mails.handle(async ({ attempt }) => {
+          runs.push(attempt);
+          started.open();
+          await release.opened;
+          return completed("first");
+        }),
+      ],
+      onAck: (ack) => void acks.push(ack),
+    });
+    const id = await enqueue();
+    await started.opened;
+    const stopping = server.server.stop();
+    // Nobody else is there to connect to.
+    await eventually(() =>
+      expect(logger.lines.map(({ message }) => message)).toContain(
+        "the stream ended; connecting again",
+      ),
+    );
+    release.open();
+    await stopping;
+    const { state, attempt } = await server.mill.tasks.get(id);
+    expect({ state, attempt, runs }).toEqual({ state: "completed", attempt: 1, runs: [1] });
+    expect(acks).toMatchObject([{ state: "completed", error: undefined }]);
+  });
+
   it("works for another server when one drains", async () => {
     const other = await startServer(await server.database.connect());
     const logger = recorder();
@@ -176,5 +212,40 @@ describe("a worker whose stream breaks", () => {
     await stopping;
     expect(acks.map(({ state }) => state)).toEqual(["completed", "completed"]);
     expect(worker.load).toMatchObject({ isConnected: true, running: 0, unanswered: 0 });
+  });
+});
+
+describe("a worker whose end of a task is refused", () => {
+  it("says that it failed and why, so that it runs again", async () => {
+    const id = await enqueue();
+    const acks: TaskAck[] = [];
+    await workerOf({
+      url: server.worker,
+      token: NO_NACK,
+      handlers: [mails.handle(({ attempt }) => (attempt === 1 ? nack(0, "later") : undefined))],
+      onAck: (ack) => void acks.push(ack),
+    });
+    await eventually(async () => expect(await stateOf(id)).toBe("completed"));
+    expect(acks.map(({ act, state }) => [act, state])).toEqual([
+      ["nack", undefined],
+      ["fail", "scheduled"],
+      ["complete", "completed"],
+    ]);
+    const [failure] = await server.mill.tasks.failures(id);
+    expect(failure?.reason).toMatch(/^the end was refused: TM_FORBIDDEN: .*task\.nack/);
+  });
+
+  it("lets the task go when nothing is accepted, and it runs again", async () => {
+    await enqueue();
+    const attempts: number[] = [];
+    const refused: string[] = [];
+    await workerOf({
+      url: server.worker,
+      token: CLAIM_ONLY,
+      handlers: [mails.handle(({ attempt }) => void attempts.push(attempt))],
+      onAck: ({ act }) => void refused.push(act),
+    });
+    await eventually(() => expect(attempts.slice(0, 2)).toEqual([1, 2]));
+    expect(refused.slice(0, 3)).toEqual(["complete", "fail", "abandon"]);
   });
 });

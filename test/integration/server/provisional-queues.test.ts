@@ -146,6 +146,21 @@ describe("a queue that a producer introduces", () => {
     expect(directory.peek("mails")).toBe(now);
   });
 
+  it("that is one too many leaves no key space and draws none of its numbers", async () => {
+    await introduce({ queue: "a" }, { queue: "b" }, { queue: "c" });
+    const spaces = async (): Promise<number[]> => {
+      const count = "SELECT count(*)::int FROM tidemill.key_spaces";
+      const last = "SELECT last_value::int FROM tidemill.key_spaces_id_seq";
+      const [rows = 0] = await readColumn<number>(database, count);
+      const [drawn = 0] = await readColumn<number>(database, last);
+      return [rows, drawn];
+    };
+    const before = await spaces();
+    const refused = Array.from({ length: 20 }, (_, n) => ({ queue: `too-many-${n}` }));
+    expect(await introduce(...refused)).toEqual(refused.map(() => "TM_INVALID_INPUT"));
+    expect(await spaces()).toEqual(before);
+  });
+
   it("is one of a few for each tenant", async () => {
     const stream = await codeqHello(server.codeq());
     const commands = ["a", "b", "c", "d", "e", "a"];
