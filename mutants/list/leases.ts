@@ -10,6 +10,7 @@ const OPEN_PACKS = "src/tasks/sql/open-packs.ts";
 const HELD = `task.id = given.id
         AND task.lease_generation = given.generation
         AND task.claim_id = given.claim_id\``;
+const ENDED = HELD.replace("`", "\n        AND (given.holder");
 const COMPLETED = `
         AND task.lease_generation = given.generation
         AND task.claim_id = ($5::uuid[])[given.claim]`;
@@ -39,7 +40,7 @@ const fencedBy = (generation: boolean, claimId: boolean): Edit[] => {
     return left;
   };
   const places = [
-    [FINISH, HELD],
+    [FINISH, ENDED],
     [FINISH, COMPLETED],
     [LEASE, HELD],
     [LEASE, EXTENDED],
