@@ -19,6 +19,9 @@ import {
  */
 export type Verdict = "accepted" | "lost" | "locked" | Error;
 
+type VerdictOf = (task: ClaimedTask) => Verdict;
+type Tasks = { has(task: ClaimedTask): boolean };
+
 /** By task id; what is not named was lost. Undefined: all were accepted. */
 type Verdicts = ReadonlyMap<string, Verdict> | undefined;
 
@@ -39,14 +42,24 @@ export class EndWriter {
   }
 
   /**
-   * All statements are written at once, one behind the other.
+   * Answers name tasks, not claims. So of a task that ends by two claims at once, because one was
+   * lost, the second is sent when the first was answered.
    *
    * @param wasLocked tasks whose rows were locked when their ends were last sent
    */
-  async write(
-    tasks: readonly ClaimedTask[],
-    wasLocked: { has(task: ClaimedTask): boolean },
-  ): Promise<(task: ClaimedTask) => Verdict> {
+  async write(tasks: readonly ClaimedTask[], wasLocked: Tasks): Promise<VerdictOf> {
+    const [once = tasks, ...more] = roundsOf(tasks);
+    if (more.length === 0) return await this.#writeOnce(once, wasLocked);
+    const verdicts = new Map<ClaimedTask, Verdict>();
+    for (const some of [once, ...more]) {
+      const verdictOf = await this.#writeOnce(some, wasLocked);
+      for (const task of some) verdicts.set(task, verdictOf(task));
+    }
+    return (task) => verdicts.get(task) ?? "lost";
+  }
+
+  /** All statements are written at once, one behind the other. */
+  async #writeOnce(tasks: readonly ClaimedTask[], wasLocked: Tasks): Promise<VerdictOf> {
     const found = await this.#findDoubtful(tasks);
     const completions: ClaimedTask[] = [];
     const suspects = new Set<ClaimedTask>();
@@ -130,6 +143,19 @@ export class EndWriter {
     );
     return doubtful.length === 0 ? new Set() : await findCompleted(this.#db, doubtful);
   }
+}
+
+/** In each, no task twice. */
+function roundsOf(tasks: readonly ClaimedTask[]): readonly (readonly ClaimedTask[])[] {
+  const ids = new Set<string>();
+  const later: ClaimedTask[] = [];
+  for (const task of tasks) {
+    if (ids.has(task.id)) later.push(task);
+    else ids.add(task.id);
+  }
+  if (later.length === 0) return [tasks];
+  const put = new Set(later);
+  return [tasks.filter((task) => !put.has(task)), ...roundsOf(later)];
 }
 
 const NOTHING: ReadonlyMap<string, Verdict> = new Map();
