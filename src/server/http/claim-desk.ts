@@ -43,8 +43,8 @@ export type NoClaim = "not-found" | "not-owner" | "not-in-progress";
 /**
  * Where those who are no workers of the cluster claim tasks and say how they ended. Every act names
  * the caller and is compared with the whole token; one that does not fit throws LeaseLostError, and
- * so does a task of another tenant. One of a queue that the caller is not for throws ForbiddenError.
- * Nothing is known to the desk that the database does not know:
+ * so does a task of another tenant. One of a queue that the caller is not for throws a
+ * ForbiddenError. Nothing is known to the desk that the database does not know:
  * any server may be asked.
  */
 export interface ClaimDesk {

@@ -292,7 +292,8 @@ it("cuts what CodeQ's callers ask for to what is possible", async () => {
   const id = String(body["id"]);
   const leaseOf = async (): Promise<number> => {
     const { rows } = await one.database.pool.query<{ seconds: number }>(
-      "SELECT date_part('epoch', lease_until - NOW()) AS seconds FROM tidemill.tasks WHERE id = $1",
+      `SELECT date_part('epoch', lease_until - NOW()) AS seconds
+         FROM tidemill.tasks WHERE id = $1`,
       [id],
     );
     return rows[0]?.seconds ?? 0;
