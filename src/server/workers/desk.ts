@@ -47,6 +47,9 @@ const NEW_QUEUES_MS = 1_000;
  */
 const LINGER_MS = 100;
 
+const namesOf = (queues: OrderedQueues): readonly string[] =>
+  queues === "all" ? [ALL_QUEUES] : queues;
+
 /**
  * Where remote workers get their tasks. The server is a worker of the engine like any other; its
  * slots are what remote workers have ordered. A task that starts here fills the order of its
@@ -122,6 +125,11 @@ export class Desk implements RemoteWork {
     await this.#queues.handle(queues, tenant);
   }
 
+  /** Whether the cluster may have heard that tasks of the queues are wanted here. */
+  isKnownFor(queues: OrderedQueues, tenant: string): boolean {
+    return this.#presence.knows(tenant, namesOf(queues));
+  }
+
   /**
    * Asks for up to `count` tasks of queues that are handled here. Served once, or withdrawn.
    *
@@ -136,8 +144,8 @@ export class Desk implements RemoteWork {
     const order = new Order<Assignment>(worker.tenant, queues, count, leaseSeconds);
     this.#workers.set(order, worker);
     this.#orders.open(order);
-    const named = queues === "all" ? [ALL_QUEUES] : queues;
-    const isNews = this.#presence.ordered(worker.tenant, named, this.#options.clock.now());
+    const nowMs = this.#options.clock.now();
+    const isNews = this.#presence.ordered(worker.tenant, namesOf(queues), nowMs);
     if (isNews) void this.#tell();
     if (queues === "all") this.#lookForQueues(order);
     this.#orderCame(order);

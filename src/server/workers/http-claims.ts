@@ -33,6 +33,11 @@ export interface HttpClaimsOptions {
 
 /** How long a claim that does not wait may take. */
 const LOOK_MS = 5_000;
+/**
+ * How long a claim waits, also one that does not, of queues that were not asked for here lately:
+ * keys are given to servers that have somebody for them, which the cluster must hear first.
+ */
+const NEWCOMER_MS = 1_500;
 /** Payloads in one answer; a first that is larger goes alone. */
 const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
 const NO_REASON = "nack without a reason";
@@ -76,12 +81,14 @@ export class HttpClaims implements ClaimDesk {
   async #order(request: ClaimRequest, signal: AbortSignal): Promise<Assignment[]> {
     const { desk, clock } = this.#options;
     const claimant = new Claimant(request.tenant);
+    const isKnown = desk.isKnownFor(request.queues, request.tenant);
+    const waitMs = Math.max(request.waitMs, isKnown ? 0 : NEWCOMER_MS);
     const order = desk.order(claimant, request.queues, request.count);
     const over = new AbortController();
     const either = AbortSignal.any([signal, over.signal]);
     try {
-      if (request.waitMs > 0) {
-        await Promise.race([claimant.served, pause(request.waitMs, clock, either)]);
+      if (waitMs > 0) {
+        await Promise.race([claimant.served, pause(waitMs, clock, either)]);
       } else {
         const late = pause(LOOK_MS, clock, either).then(() => "late" as const);
         const looked = await Promise.race([claimant.served, desk.looked(), late]);

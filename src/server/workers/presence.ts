@@ -76,6 +76,12 @@ export class Presence {
     return this.#changed.has(tenant);
   }
 
+  /** Whether the queues were ordered for the tenant not long ago. */
+  knows(tenant: string, queues: readonly string[]): boolean {
+    const marks = this.#tenants.get(tenant);
+    return marks !== undefined && queues.every((queue) => marks.has(queue));
+  }
+
   /** Looks at all of them. */
   review({ nowMs, ...seeing }: Seeing): void {
     for (const [tenant, marks] of this.#tenants) {

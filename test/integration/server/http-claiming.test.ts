@@ -171,6 +171,13 @@ describe("a claim by HTTP", () => {
     expect(await claimOne(one, mails)).toMatchObject({ payload: 2, attempt: 1 });
   });
 
+  it("that does not wait gets keyed tasks of a queue that was never asked for here", async () => {
+    const mails = newQueue();
+    await one.mill.enqueue(mails, 1, { tenant, partitionKey: "order:1" });
+    expect(await claim(one, mails)).toMatchObject([{ payload: 1 }]);
+    expect(await claim(one, mails)).toEqual([]);
+  });
+
   it("is for its own tenant", async () => {
     const mails = newQueue();
     await one.mill.enqueue(mails, 1, { tenant });
@@ -292,7 +299,8 @@ it("cuts what CodeQ's callers ask for to what is possible", async () => {
   const id = String(body["id"]);
   const leaseOf = async (): Promise<number> => {
     const { rows } = await one.database.pool.query<{ seconds: number }>(
-      "SELECT date_part('epoch', lease_until - NOW()) AS seconds FROM tidemill.tasks WHERE id = $1",
+      `SELECT date_part('epoch', lease_until - NOW()) AS seconds
+         FROM tidemill.tasks WHERE id = $1`,
       [id],
     );
     return rows[0]?.seconds ?? 0;
