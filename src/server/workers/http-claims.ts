@@ -89,7 +89,8 @@ export class HttpClaims implements ClaimDesk {
     try {
       if (waitMs > 0) {
         await Promise.race([claimant.served, pause(waitMs, clock, either)]);
-      } else {
+      }
+      if (request.waitMs === 0 && order.tasks.length === 0 && claimant.tasks.length === 0) {
         const late = pause(LOOK_MS, clock, either).then(() => "late" as const);
         const looked = await Promise.race([claimant.served, desk.looked(), late]);
         if (looked === "late" && !signal.aborted) {
