@@ -49,6 +49,9 @@ const GETTER = {
 const telemetry = (): Telemetry | undefined =>
   Reflect.get(globalThis, GLOBAL) as Telemetry | undefined;
 
+/** Whether OpenTelemetry is set up: who has none need not look for a trace. */
+export const isTracing = (): boolean => telemetry() !== undefined;
+
 /** The trace of the caller, where OpenTelemetry is set up in this process; else nothing. */
 export function activeTrace(): TraceContext {
   const { context, propagation } = telemetry() ?? {};

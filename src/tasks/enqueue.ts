@@ -10,8 +10,9 @@ import { type EncodedTask, TaskEncoder } from "./encode.ts";
 import type { NewTask } from "./new-task.ts";
 import { mayPackKeyed, toPacks } from "./packing.ts";
 import type { QueueDefinition } from "./queue.ts";
+import { QuotaError } from "./quota.ts";
 import type { Settle } from "./quota-keeper.ts";
-import { insertInPacks, insertRows, storeBulks } from "./store.ts";
+import { findStored, insertInPacks, insertRows, storeBulks } from "./store.ts";
 import { bucketOfLane } from "./task.ts";
 
 export interface EnqueueOptions {
@@ -39,8 +40,8 @@ export async function enqueueTasks(
   if (tasks.length === 0) return [];
   const known = await findFor(context.directory, queue, tasks);
   const over = tx === undefined ? undefined : context.db.over(tx);
-  const { meter } = context;
-  const encoder = new TaskEncoder(context.directory, known, over, meter !== undefined);
+  const isMetered = context.meter !== undefined;
+  const encoder = new TaskEncoder(context.directory, known, over, isMetered);
   const trace = activeTrace();
   const encoded: EncodedTask[] = [];
   for (const task of tasks) {
@@ -54,7 +55,8 @@ export async function enqueueTasks(
   const isOnce = encoded.some((task) => task.idempotency !== undefined);
   const isMany = isOnce || known.settings.serialize;
   const owners = await ownersFor(context.directory, encoded);
-  const settle = await meter?.(encoded);
+  const settle = await admit(context, encoded, over ?? context.db);
+  if (Array.isArray(settle)) return settle;
   const insert = async (db: Queryable): Promise<string[]> =>
     isMany ? await insertOnce(context, db, encoded) : await insertAll(db, encoded, owners);
   let isStored = true;
@@ -80,6 +82,21 @@ export async function enqueueTasks(
     throw mapDatabaseError(error, `enqueue to "${known.name}"`);
   } finally {
     settle?.(isStored);
+  }
+}
+
+/** Lets them in; at the quota, the ids of those that are a repetition of what is stored. */
+async function admit(
+  { meter }: EnqueueContext,
+  tasks: readonly EncodedTask[],
+  db: Queryable,
+): Promise<Settle | string[] | undefined> {
+  try {
+    return await meter?.(tasks);
+  } catch (error) {
+    const ids = error instanceof QuotaError ? await findStored(db, tasks) : undefined;
+    if (ids === undefined) throw error;
+    return ids;
   }
 }
 

@@ -8,7 +8,7 @@ import type { TaskMetrics } from "./metrics.ts";
 import type { NewTask } from "./new-task.ts";
 import { amountOf } from "./quota.ts";
 import type { QuotaKeeper, Settle } from "./quota-keeper.ts";
-import { type Bulk, type StoreResult, storeBulks } from "./store.ts";
+import { type Bulk, findStored, type StoreResult, storeBulks } from "./store.ts";
 
 export interface IntakeOptions {
   /** Queues that one tenant may introduce and nobody has defined. */
@@ -67,6 +67,11 @@ export class TaskIntake {
   admit(tenant: string, tasks: readonly EncodedTask[]): Settle | Promise<Settle> | undefined {
     const { quotas } = this.#options;
     return quotas.isMetered(tenant) ? quotas.admit(tenant, amountOf(tasks)) : undefined;
+  }
+
+  /** For what was not admitted: a repetition needs no room. Undefined unless all are stored. */
+  async findStored(tasks: readonly EncodedTask[]): Promise<string[] | undefined> {
+    return await findStored(this.#db, tasks);
   }
 
   async #find(tenant: string, name: string, isKeyed: boolean): Promise<KnownQueue> {

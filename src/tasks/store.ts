@@ -9,6 +9,7 @@ import {
   forgetIdempotencyKeys,
   type IdempotencyKey,
   readIdempotencyKeys,
+  readLiveIdempotencyKeys,
   takeIdempotencyKeys,
 } from "./sql/idempotency.ts";
 import { keyedPackLane } from "./sql/key-packs.ts";
@@ -117,6 +118,19 @@ async function storeOnce(
   const resultOf = (task: EncodedTask): StoreResult =>
     conflicts.get(task) ?? given(ids.get(task) ?? holders.get(keyOf(task)?.id ?? "")?.taskId);
   return bulks.map(({ tasks }) => tasks.map(resultOf));
+}
+
+/** The ids of tasks that are stored already, by their keys; undefined unless all of them are. */
+export async function findStored(
+  db: Queryable,
+  tasks: readonly EncodedTask[],
+): Promise<string[] | undefined> {
+  const given = tasks.flatMap((task) => keyOf(task) ?? []);
+  if (given.length < tasks.length) return undefined;
+  const found = await readLiveIdempotencyKeys(db, given);
+  const ids = new Map(found.map(({ id, hash, taskId }) => [`${id} ${hash}`, taskId]));
+  const stored = given.flatMap(({ id, hash }) => ids.get(`${id} ${hash}`) ?? []);
+  return stored.length === tasks.length ? stored : undefined;
 }
 
 /** No answer may have an empty id: somebody would believe that something was stored. */

@@ -1,5 +1,6 @@
 import { InvalidInputError } from "../../base/errors.ts";
 import { refuseUnknown } from "../../base/options.ts";
+import { activeTrace } from "../../base/trace-context.ts";
 import { type NewTask as GivenTask, TASK_KEYS, toJson } from "../../tasks/new-task.ts";
 import { priorityNumber } from "../../tasks/priority.ts";
 import type { QueueDefinition } from "../../tasks/queue.ts";
@@ -51,6 +52,8 @@ function encode({ name, settings }: QueueDefinition, task: GivenTask): NewTask {
         `queue "${name}"; store it elsewhere and enqueue a reference`,
     );
   }
+  // A task that names no trace belongs to that of its caller.
+  const trace = task.traceParent === undefined ? activeTrace() : task;
   return {
     queue: name,
     payload,
@@ -66,8 +69,8 @@ function encode({ name, settings }: QueueDefinition, task: GivenTask): NewTask {
     idempotencyKey: task.idempotencyKey ?? "",
     idempotencySeconds: task.idempotencySeconds ?? 0,
     webhook: task.webhook ?? "",
-    traceParent: task.traceParent ?? "",
-    traceState: task.traceState ?? "",
+    traceParent: trace.traceParent ?? "",
+    traceState: trace.traceState ?? task.traceState ?? "",
   };
 }
 

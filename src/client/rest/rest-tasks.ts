@@ -1,5 +1,6 @@
 import { InvalidInputError } from "../../base/errors.ts";
 import { refuseUnknown } from "../../base/options.ts";
+import { activeTrace } from "../../base/trace-context.ts";
 import { uuidv4 } from "../../base/uuid.ts";
 import { TASK_KEYS } from "../../tasks/new-task.ts";
 import { Queue } from "../../tasks/queue.ts";
@@ -220,8 +221,10 @@ const nameOf = (queue: QueueLike<never, never> | QueueLike): string =>
   typeof queue === "string" ? queue : queue.name;
 
 async function toBody(queue: unknown, task: RemoteNewTask): Promise<object> {
-  const { payload, ...options } = task;
-  refuseUnknown("task", options, TASK_OPTIONS);
+  const { payload, ...given } = task;
+  refuseUnknown("task", given, TASK_OPTIONS);
+  // A task that names no trace belongs to that of its caller.
+  const options = given.traceParent === undefined ? { ...given, ...activeTrace() } : given;
   const schema = queue instanceof Queue ? queue.schema : undefined;
   if (payload instanceof Uint8Array) {
     if (schema !== undefined) {

@@ -1,4 +1,5 @@
 import { messageOf } from "../../base/errors.ts";
+import { inTrace, isTracing } from "../../base/trace-context.ts";
 import { checkOutcome, type Outcome } from "../../tasks/outcome.ts";
 import { validated } from "../../tasks/schema.ts";
 import { endOf, failAct, threwAct, type WireAct } from "./end-act.ts";
@@ -41,11 +42,14 @@ export class Attempts {
     this.#call(task);
   }
 
-  /** Without closures but the two of a promise: this runs for every task. */
+  /** Without closures but the two of a promise, unless it is traced: this runs for every task. */
   #call(task: RemoteTask): void {
     let returned: unknown;
     try {
-      returned = task.handler.run(task, new RemoteContext(task, this.#options.acts));
+      const context = new RemoteContext(task, this.#options.acts);
+      returned = isTracing()
+        ? inTrace(task, () => task.handler.run(task, context))
+        : task.handler.run(task, context);
     } catch (error) {
       this.#threw(task, error);
       return;

@@ -180,8 +180,7 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
       const admitting = this.#kit.intake.admit(caller.tenant, tasks);
       admitted = admitting instanceof Promise ? await admitting : admitting;
     } catch (error) {
-      this.#log("debug", error);
-      this.#settle(create, results, place, { kind: "refused", error });
+      this.#settle(create, results, place, await this.#notAdmitted(tasks, error));
       return;
     }
     this.#kit.line.submit({
@@ -195,6 +194,18 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
         this.#settle(create, results, place, outcome);
       },
     });
+  }
+
+  /** At the quota: a repetition of what is stored is answered all the same. */
+  async #notAdmitted(tasks: readonly EncodedTask[], error: unknown): Promise<CreateOutcome> {
+    try {
+      const ids = await this.#kit.intake.findStored(tasks);
+      if (ids !== undefined) return { kind: "stored", results: ids };
+    } catch (thrown) {
+      this.#log("warn", thrown);
+    }
+    this.#log("debug", error);
+    return { kind: "refused", error };
   }
 
   #refusalOf({ tasks }: GivenCreate): TidemillError | undefined {

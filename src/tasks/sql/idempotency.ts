@@ -61,6 +61,24 @@ export async function readIdempotencyKeys(
   return rows.map((row) => ({ ...toTaken(row), hash: row.hash }));
 }
 
+const READ_LIVE = statement(
+  "idempotency_read_live",
+  `SELECT known.tenant, known.key, known.hash, known.task_id
+     FROM jsonb_to_recordset($1::text::jsonb) AS given(tenant text, key text)
+     JOIN {schema}.task_idempotency AS known
+       ON known.tenant = given.tenant AND known.key = given.key
+    WHERE known.expires_at > NOW()`,
+);
+
+/** Only those that stand: an expired key is as good as none. */
+export async function readLiveIdempotencyKeys(
+  db: Queryable,
+  keys: readonly IdempotencyKey[],
+): Promise<{ id: string; taskId: string; hash: string }[]> {
+  const rows = await db.query<KeyRow & { hash: string }>(READ_LIVE, [JSON.stringify(keys)]);
+  return rows.map((row) => ({ ...toTaken(row), hash: row.hash }));
+}
+
 const FORGET = statement(
   "idempotency_forget",
   "DELETE FROM {schema}.task_idempotency WHERE task_id = ANY($1::text::bigint[])",

@@ -183,3 +183,49 @@ it("a repetition under the same key finds its task though the quota came between
   });
   expect(again.body["id"]).toBe(first.body["id"]);
 });
+
+it("a repetition at the quota finds its task, and what is new is refused", async () => {
+  const { server, another, database } = await servers();
+  await setQuota([server, another], { pendingTasks: 2 });
+  await database.pool.query("DELETE FROM tidemill.tasks; DELETE FROM tidemill.task_packs");
+  const post = (key: string, payload = 1): Promise<Reply> =>
+    call(server, ["POST", "/v1/tasks"], { queue: "bills", payload, idempotencyKey: key });
+  const stream = await hello(tidemillStream(`127.0.0.1:${server.address("producer").port}`));
+  onCleanup(() => Promise.resolve(stream.close()));
+  let seq = 0n;
+  const send = async (...keys: string[]): Promise<string[]> => {
+    create(
+      stream,
+      (seq += 1n),
+      keys.map((idempotencyKey) => ({ idempotencyKey })),
+    );
+    return await eventually(() => {
+      const refused = refusals(stream).get(seq);
+      const told = acks(stream).get(seq) ?? (refused === undefined ? undefined : [refused]);
+      expect(told).toBeDefined();
+      return told ?? [];
+    });
+  };
+  const first = await eventually(async () => {
+    const reply = await post("http");
+    expect(reply.status).toBe(201);
+    return reply.body["id"];
+  });
+  const [second] = await eventually(async () => {
+    const told = await send("grpc");
+    expect(told).not.toEqual(["TM_QUOTA"]);
+    return told;
+  });
+  await database.pool.query(
+    `INSERT INTO tidemill.task_idempotency (tenant, key, hash, task_id, expires_at)
+     SELECT tenant, 'expired', hash, task_id, NOW() - interval '1 s'
+       FROM tidemill.task_idempotency WHERE key = 'grpc'`,
+  );
+  expect((await post("new")).status).toBe(429);
+  const again = await post("http");
+  expect([again.status, again.body["id"]]).toEqual([201, first]);
+  expect((await post("http", 2)).status).toBe(429);
+  expect(await send("grpc")).toEqual([second]);
+  expect(await send("grpc", "new")).toEqual(["TM_QUOTA"]);
+  expect(await send("expired")).toEqual(["TM_QUOTA"]);
+});

@@ -1,8 +1,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, expect, it } from "vitest";
+import { RestClient } from "../../../src/client/index.ts";
 import { completed, queue } from "../../../src/index.ts";
 import { testDatabase } from "../../support/database.ts";
 import { FAST } from "../../support/options.ts";
+import { PRODUCER, producerOf, scene, workerOf } from "../client/scene.ts";
 
 const PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const STATE = "congo=t61rcWkgMzE";
@@ -59,6 +61,26 @@ it("a handler runs in the trace of whoever enqueued", async () => {
   expect(await named.result()).toEqual({ traceparent: other, traceParent: other });
   const alone = await mill.enqueue(mails, null);
   expect(await alone.result()).toEqual({ traceParent: "" });
+});
+
+it("a remote handler runs in the trace of whoever enqueued by the client", async () => {
+  Reflect.set(globalThis, GLOBAL, { version: "1.9.0", context, propagation });
+  const { producer: url, worker, http } = await scene();
+  const mails = queue<null, Headers>("mails");
+  const seen = mails.handle(async () => {
+    await new Promise(setImmediate);
+    return completed(context.active());
+  });
+  await workerOf({ url: worker, handlers: [seen] });
+  const producer = await producerOf({ url });
+  const rest = new RestClient({ url: http, token: PRODUCER });
+  const trace = { traceparent: PARENT, tracestate: STATE };
+  const byStream = await context.with(trace, () => producer.enqueue(mails, null));
+  const byHttp = await context.with(trace, () => rest.tasks.create(mails, null));
+  const alone = await producer.enqueue(mails, null);
+  expect(await rest.tasks.completed(byStream.id)).toEqual(trace);
+  expect(await rest.tasks.completed(byHttp.id)).toEqual(trace);
+  expect(await rest.tasks.completed(alone.id)).toEqual({});
 });
 
 it("another trace makes it no other task under the same key", async () => {
