@@ -1,3 +1,4 @@
+import { BoundedMap } from "../base/bounded-map.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ConfigError, InvalidInputError } from "../base/errors.ts";
 import type { Database, Queryable } from "../db/database.ts";
@@ -42,6 +43,10 @@ interface FoundQueue {
 }
 
 const LANE_PATIENCE_MS = 500;
+/** Lanes, and key spaces of tenants: there are more with every tenant. */
+const REMEMBERED_MAX = 100_000;
+/** Key spaces whose owners are known, with 360 buckets each. */
+const OWNERS_MAX = 10_000;
 /** So old, what is known of owners is asked for again. */
 const OWNERS_MS = 1_000;
 /** So old, what is known of a queue that others define is asked for again. */
@@ -64,9 +69,9 @@ interface KnownOwners {
 export class QueueDirectory {
   readonly #db: Database;
   readonly #queues = new Map<string, FoundQueue>();
-  readonly #lanes = new Map<string, number>();
-  readonly #keySpaces = new Map<string, number>();
-  readonly #owners = new Map<number, KnownOwners>();
+  readonly #lanes = new BoundedMap<string, number>(REMEMBERED_MAX);
+  readonly #keySpaces = new BoundedMap<string, number>(REMEMBERED_MAX);
+  readonly #owners = new BoundedMap<number, KnownOwners>(OWNERS_MAX);
   readonly #clock: Clock;
   #introducing: Promise<unknown> = Promise.resolve();
 
