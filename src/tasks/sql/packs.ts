@@ -85,11 +85,11 @@ function keyedValues(packs: readonly NewPack[]): unknown[] {
   ];
 }
 
-/** What a claim changes of a pack. */
+/** What a claim changes of a pack; by the clock as in claim.ts. */
 export const leasedTo = (claimId: string, workerId: string, seconds: string): string => `
             claim_id = ${claimId}::uuid,
             leased_by = ${workerId}::uuid,
-            claimed_at = NOW(),
+            claimed_at = clock_timestamp(),
             lease_until = NOW() + make_interval(secs => ${seconds}::float8)`;
 
 const CLAIM = statement(

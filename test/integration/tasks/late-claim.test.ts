@@ -6,17 +6,14 @@ import { resolveNames } from "../../../src/db/names.ts";
 import { queue } from "../../../src/index.ts";
 import { claimTasks } from "../../../src/tasks/sql/claim.ts";
 import { type Taken, takeLimits, useStarts } from "../../../src/tasks/sql/limits.ts";
+import { claimPacks } from "../../../src/tasks/sql/packs.ts";
 import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { readColumn } from "./scene.ts";
 
-it("a claim after the deadline of its starts takes nothing, and they can go back", async () => {
-  const database = await testDatabase();
-  const mill = await database.connect();
-  const orders = queue("orders", { limits: { rate: { count: 1, seconds: 60 } } });
-  await mill.enqueue(orders, 1);
+function connect(url: string): Database {
   const db = new Database({
-    url: database.url,
+    url,
     names: resolveNames(),
     logger: silentLogger,
     poolSize: 2,
@@ -26,6 +23,15 @@ it("a claim after the deadline of its starts takes nothing, and they can go back
     connectTimeoutMs: 10_000,
   });
   onCleanup(() => db.close());
+  return db;
+}
+
+it("a claim after the deadline of its starts takes nothing, and they can go back", async () => {
+  const database = await testDatabase();
+  const mill = await database.connect();
+  const orders = queue("orders", { limits: { rate: { count: 1, seconds: 60 } } });
+  await mill.enqueue(orders, 1);
+  const db = connect(database.url);
   const workerId = randomUUID();
   const lanes = await readColumn<number>(database, "SELECT lane FROM tidemill.task_lanes");
   const take = (lateSeconds: number): Promise<Taken> =>
@@ -67,4 +73,31 @@ it("a claim after the deadline of its starts takes nothing, and they can go back
     "SELECT date_part('epoch', max(until) - NOW()) FROM tidemill.limit_starts WHERE count > 0",
   );
   expect(until).toBeLessThanOrEqual(0);
+});
+
+it("a claim in a transaction older than what it takes is not dated before that was due", async () => {
+  const database = await testDatabase();
+  const mill = await database.connect();
+  const mails = queue("mails");
+  const db = connect(database.url);
+  await db.transaction(async (tx) => {
+    // A row of its own and a pack: each is claimed by a statement of its own.
+    await mill.enqueue(mails, "row", { idempotencyKey: "row" });
+    await mill.enqueueMany(
+      mails,
+      Array.from({ length: 100 }, (_, n) => ({ payload: n })),
+    );
+    const lanes = await readColumn<number>(database, "SELECT lane FROM tidemill.task_lanes");
+    const request = { claimId: randomUUID(), workerId: randomUUID(), leaseSeconds: 60 };
+    const wanted = lanes.map((lane) => ({ lane, floor: 0, take: 1 }));
+    await claimTasks(tx, { ...request, proofs: [], isBesideOthers: true }, wanted);
+    await claimPacks(tx, { ...request, claimId: randomUUID() }, wanted);
+  });
+  for (const table of ["tasks", "task_packs"]) {
+    const early = await readColumn<boolean>(
+      database,
+      `SELECT claimed_at < created_at FROM tidemill.${table} WHERE claim_id IS NOT NULL`,
+    );
+    expect(early, table).toEqual([false]);
+  }
 });
