@@ -68,8 +68,7 @@ export class Acts implements TaskActs {
     const sentAtMs = this.#clock.now();
     const until = await extendLease(this.#db, task.token, seconds);
     if (until === undefined) throw new LeaseLostError(task.token);
-    task.renewedUntil = until;
-    task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + seconds * 900);
+    task.renewed({ until, trustedUntilMs: sentAtMs + seconds * 900 });
     return task.leaseUntil;
   }
 

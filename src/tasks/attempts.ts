@@ -112,6 +112,7 @@ export class Attempts {
   }
 
   #end(task: ClaimedTask, settlement: Settlement): void {
+    task.dropPayload();
     if (task.state === "started") this.#options.onEnded(task, settlement);
     this.#options.onReturned(task);
   }

@@ -105,7 +105,7 @@ export class ClaimTokens {
       ranMs: row.ran_seconds * 1000,
     });
     const isLong = leaseSeconds > this.#options.leaseSeconds && !isTimed(task);
-    if (isLong) task.leaseSeconds = leaseSeconds;
+    if (isLong) task.renewed({ seconds: leaseSeconds });
     return this.#executor.adopt(task) ? task : undefined;
   }
 
@@ -133,11 +133,12 @@ export class ClaimTokens {
     for (const [place, task] of tasks.entries()) {
       const lease = held[place];
       if (lease === undefined) continue; // Whoever renews it finds out why.
-      task.renewedUntil = lease.until;
-      task.renewedAtMs = sentAtMs;
-      const trustedMs = sentAtMs + lease.seconds * 1000 * TRUST;
-      task.trustedUntilMs = Math.max(task.trustedUntilMs, trustedMs);
-      if (!isTimed(task)) task.leaseSeconds = seconds;
+      task.renewed({
+        atMs: sentAtMs,
+        trustedUntilMs: sentAtMs + lease.seconds * 1000 * TRUST,
+        until: lease.until,
+        ...(isTimed(task) ? {} : { seconds }),
+      });
     }
   }
 

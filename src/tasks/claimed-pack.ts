@@ -1,4 +1,4 @@
-import type { LaneOwner, Rare, TaskFacts } from "./claimed-row.ts";
+import type { CommonFacts, LaneOwner, Rare } from "./claimed-row.ts";
 import { PACK_LANES } from "./sql/claim.ts";
 import { type PackText, type PackToken, readPack } from "./sql/packs.ts";
 import { keyLane } from "./task.ts";
@@ -22,7 +22,7 @@ interface PackMember {
  * each is a row of its own. Somebody else may open it at any time, whatever is known here: then
  * what is sent of it finds nothing, and it counts as open.
  */
-export class ClaimedPack<Member extends PackMember = PackMember> implements PackToken {
+export class ClaimedPack<Member extends PackMember = PackMember> implements PackToken, CommonFacts {
   readonly id: string;
   readonly claimId: string;
   readonly text: PackText;
@@ -49,6 +49,31 @@ export class ClaimedPack<Member extends PackMember = PackMember> implements Pack
     this.lane = packLane(this.text.lane);
   }
 
+  get attempt(): number {
+    return 1;
+  }
+  get generation(): number {
+    return 1;
+  }
+  get maxAttempts(): number {
+    return this.text.maxAttempts;
+  }
+  get runAtMs(): number {
+    return this.text.createdAtMs;
+  }
+  get rare(): Rare | undefined {
+    const { kind, options, createdAtMs } = this.text;
+    if (kind === undefined && options === undefined) return undefined;
+    return {
+      createdAtMs,
+      isOnProbation: false,
+      kind,
+      contentType: undefined,
+      bytes: undefined,
+      options,
+    };
+  }
+
   get queue(): string {
     return this.tasks[0]?.queue ?? "";
   }
@@ -65,51 +90,24 @@ export class ClaimedPack<Member extends PackMember = PackMember> implements Pack
   }
 }
 
-/** One task of a pack, as a row would say it. */
-export class PackedRow implements TaskFacts {
+/** One task of a pack: what a row would say, but for what all of them have in common. */
+export class PackedRow {
   readonly id: string;
   readonly payload: string;
-  readonly pack: ClaimedPack;
+  readonly owner: LaneOwner | undefined;
   readonly lane: number;
   readonly partitionKey: string | undefined;
 
   constructor(pack: ClaimedPack, id: string, payload: string, place: number) {
-    this.pack = pack;
     this.id = id;
     this.payload = payload;
     const { keyed, lane } = pack.text;
+    this.owner = keyed;
     this.partitionKey = keyed?.keys[place];
     this.lane = keyed === undefined ? pack.lane : keyLane(-lane - 1, Number(keyed.buckets[place]));
   }
 
-  get owner(): LaneOwner | undefined {
-    return this.pack.text.keyed;
-  }
   get claimOrder(): number {
     return Number(this.id);
-  }
-  get attempt(): number {
-    return 1;
-  }
-  get generation(): number {
-    return 1;
-  }
-  get maxAttempts(): number {
-    return this.pack.text.maxAttempts;
-  }
-  get runAtMs(): number {
-    return this.pack.text.createdAtMs;
-  }
-  get rare(): Rare | undefined {
-    const { kind, options, createdAtMs } = this.pack.text;
-    if (kind === undefined && options === undefined) return undefined;
-    return {
-      createdAtMs,
-      isOnProbation: false,
-      kind,
-      contentType: undefined,
-      bytes: undefined,
-      options,
-    };
   }
 }

@@ -19,21 +19,25 @@ export interface Rare {
   readonly options: string | undefined;
 }
 
+/** What tasks of one pack have in common. */
+export interface CommonFacts {
+  readonly attempt: number;
+  readonly generation: number;
+  readonly maxAttempts: number;
+  readonly runAtMs: number;
+  readonly rare: Rare | undefined;
+}
+
 /** What a claim tells of a task. */
-export interface TaskFacts {
+export interface TaskFacts extends CommonFacts {
   readonly id: string;
   readonly lane: number;
   readonly claimOrder: number;
-  readonly attempt: number;
-  readonly generation: number;
   /** JSON; "" when the payload is bytes. */
   readonly payload: string;
-  readonly maxAttempts: number;
-  readonly runAtMs: number;
   /** What it says itself when its lane does not. */
   readonly owner: LaneOwner | undefined;
   readonly partitionKey: string | undefined;
-  readonly rare: Rare | undefined;
 }
 
 /** Of a row's own owner there are four: how many fields came tells which. */

@@ -1,5 +1,5 @@
-import type { ClaimedPack } from "./claimed-pack.ts";
-import type { LaneOwner, TaskFacts } from "./claimed-row.ts";
+import type { ClaimedPack, PackedRow } from "./claimed-pack.ts";
+import type { CommonFacts, LaneOwner, TaskFacts } from "./claimed-row.ts";
 import type { TaskHandler } from "./queue.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { keyId, type LeaseToken, type Task } from "./task.ts";
@@ -48,9 +48,6 @@ export class ClaimedTask implements Task {
   readonly id: string;
   readonly lane: number;
   readonly claimOrder: number;
-  readonly attempt: number;
-  readonly generation: number;
-  readonly queue: string;
   readonly tenant: string;
   readonly priority: number;
   readonly isOnProbation: boolean;
@@ -59,19 +56,6 @@ export class ClaimedTask implements Task {
   readonly key: string | undefined;
   readonly claim: Claim;
   readonly handler: TaskHandler;
-  /** With which it was claimed, as one of many. */
-  readonly pack: TaskPack | undefined;
-  /** Claimed alone, as the head of a key that is held back. */
-  readonly isHeldHead: boolean;
-  /** How long it had run when it was adopted from another worker; else undefined. */
-  readonly ranMs: number | undefined;
-  /** Until then nobody else may take it, on the worker's clock. */
-  trustedUntilMs: number;
-  renewedAtMs: number;
-  /** For which it is renewed, when that is longer than for others. */
-  leaseSeconds: number | undefined;
-  /** As the last renewal said; before that, as the claim did. */
-  renewedUntil: Date | undefined;
   startedAtMs = 0;
   state: "claimed" | "started" | "ended" | "settled" = "claimed";
   /** Set once something asks for the handler's signal, or must abort it. */
@@ -87,35 +71,85 @@ export class ClaimedTask implements Task {
   releasedFrom: KeyLine | undefined;
   /** While it waits in the line of its key. */
   nextInLine: ClaimedTask | undefined;
-  readonly #row: TaskFacts;
+  // Thousands are held at a time, most of them in packs and never renewed: what they share they
+  // point to, and what few have they get when they need it.
+  readonly #common: CommonFacts;
+  readonly #facts: ClaimFacts;
+  readonly #stored: string | TaskFacts;
+  #renewal: Renewal | undefined;
   #payload: unknown;
   #isParsed = false;
 
-  constructor(row: TaskFacts, sources: TaskSources, claim: Claim, more: ClaimFacts) {
-    this.#row = row;
+  /** @param row of a pack, or what a row says */
+  constructor(row: PackedRow | TaskFacts, sources: TaskSources, claim: Claim, facts: ClaimFacts) {
+    const common = "rare" in row ? row : facts.pack;
+    if (common === undefined) throw new Error(`claimed a task without its pack: ${row.id}`);
+    this.#common = common;
+    this.#stored = "rare" in row ? row : row.payload;
+    this.#facts = facts;
     this.claim = claim;
     this.id = row.id;
     this.lane = row.lane;
     this.claimOrder = row.claimOrder;
-    this.attempt = row.attempt;
-    this.generation = row.generation;
     const lane = sources.laneOf(row.lane);
     const isPlain = lane !== undefined && lane.priority >= 0;
     const owner = isPlain ? lane : row.owner;
     if (owner === undefined) throw new Error(`claimed a task of lane ${row.lane}`);
     this.handler = sources.handlerOf(owner.queue);
-    this.queue = this.handler.queue.name; // The same text for all: it is looked up again and again.
     this.tenant = owner.tenant;
     this.priority = owner.priority;
-    this.isOnProbation = !isPlain && row.rare?.isOnProbation === true;
+    this.isOnProbation = !isPlain && common.rare?.isOnProbation === true;
     this.partitionKey = isPlain ? undefined : row.partitionKey;
     const { lane: number, partitionKey } = this;
     this.key = partitionKey === undefined ? undefined : keyId(number, this.tenant, partitionKey);
-    this.pack = more.pack;
-    this.isHeldHead = more.isHeldHead;
-    this.ranMs = more.ranMs;
-    this.trustedUntilMs = more.trustedUntilMs;
-    this.renewedAtMs = more.claimedAtMs;
+  }
+
+  /** The same text for all of a queue: it is looked up again and again. */
+  get queue(): string {
+    return this.handler.queue.name;
+  }
+  get attempt(): number {
+    return this.#common.attempt;
+  }
+  get generation(): number {
+    return this.#common.generation;
+  }
+  /** With which it was claimed, as one of many. */
+  get pack(): TaskPack | undefined {
+    return this.#facts.pack;
+  }
+  /** Claimed alone, as the head of a key that is held back. */
+  get isHeldHead(): boolean {
+    return this.#facts.isHeldHead;
+  }
+  /** How long it had run when it was adopted from another worker; else undefined. */
+  get ranMs(): number | undefined {
+    return this.#facts.ranMs;
+  }
+  /** When its lease was last begun, on the worker's clock. */
+  get renewedAtMs(): number {
+    return this.#renewal?.atMs ?? this.#facts.claimedAtMs;
+  }
+  /** Until then nobody else may take it, on the worker's clock. */
+  get trustedUntilMs(): number {
+    return this.#renewal?.trustedUntilMs ?? this.#facts.trustedUntilMs;
+  }
+  /** For which it is renewed, when that is longer than for others. */
+  get leaseSeconds(): number | undefined {
+    return this.#renewal?.seconds;
+  }
+  /** As the last renewal said; before that, as the claim did. */
+  get leaseUntil(): Date {
+    return this.#renewal?.until ?? this.claim.until;
+  }
+
+  /** Its lease was renewed, or is known to last longer; what is not said stays. */
+  renewed(change: Partial<Renewal>): void {
+    const { renewedAtMs: atMs, trustedUntilMs } = this;
+    const renewal: Renewal = { atMs, trustedUntilMs, ...this.#renewal, ...change };
+    // Trust only grows: somebody else's answer may come later.
+    renewal.trustedUntilMs = Math.max(renewal.trustedUntilMs, trustedUntilMs);
+    this.#renewal = renewal;
   }
 
   /** For the statements that complete tasks, which take them as they are. */
@@ -126,29 +160,26 @@ export class ClaimedTask implements Task {
     return this.settlement?.kind === "complete" ? this.settlement.result : "";
   }
   get kind(): string | undefined {
-    return this.#row.rare?.kind;
+    return this.#common.rare?.kind;
   }
   get maxAttempts(): number {
-    return this.#row.maxAttempts;
+    return this.#common.maxAttempts;
   }
   get createdAt(): Date {
-    const { rare, runAtMs } = this.#row;
+    const { rare, runAtMs } = this.#common;
     return new Date(rare?.createdAtMs ?? runAtMs);
   }
   get runAt(): Date {
-    return new Date(this.#row.runAtMs);
+    return new Date(this.#common.runAtMs);
   }
   get contentType(): string {
-    return this.#row.rare?.contentType ?? "application/json";
+    return this.#common.rare?.contentType ?? "application/json";
   }
   get bytes(): Buffer | undefined {
-    return this.#row.rare?.bytes;
-  }
-  get leaseUntil(): Date {
-    return this.renewedUntil ?? this.claim.until;
+    return this.#common.rare?.bytes;
   }
   get options(): StoredOptions {
-    const text = this.#row.rare?.options;
+    const text = this.#common.rare?.options;
     if (text === undefined) return NO_OPTIONS;
     return (JSON.parse(text) as StoredOptions | null) ?? NO_OPTIONS;
   }
@@ -162,18 +193,30 @@ export class ClaimedTask implements Task {
     return { taskId: this.id, generation: this.generation, claimId: this.claim.id };
   }
 
+  /** JSON; "" when the payload is bytes. */
+  get #text(): string {
+    return typeof this.#stored === "string" ? this.#stored : this.#stored.payload;
+  }
+
   /** The payload as it was stored, byte by byte. */
   get payloadBytes(): Buffer {
-    return this.bytes ?? Buffer.from(this.#row.payload);
+    return this.bytes ?? Buffer.from(this.#text);
   }
 
   get payload(): unknown {
     if (!this.#isParsed) {
-      const text = this.#row.payload;
+      const text = this.#text;
       this.#payload = text === "" ? this.bytes : JSON.parse(text);
       this.#isParsed = true;
     }
     return this.#payload;
+  }
+
+  /** Its handler has returned: what was parsed is not kept until the database answers. */
+  dropPayload(): void {
+    if (this.handler.queue.schema !== undefined) return; // What a schema made of it is made once.
+    this.#payload = undefined;
+    this.#isParsed = false;
   }
 
   /** What the queue's schema made of it. */
@@ -181,6 +224,16 @@ export class ClaimedTask implements Task {
     this.#payload = value;
     this.#isParsed = true;
   }
+}
+
+/** What became of the lease after the claim. */
+export interface Renewal {
+  /** When it was sent, on the worker's clock. */
+  atMs: number;
+  trustedUntilMs: number;
+  /** By the database's clock. */
+  until?: Date;
+  seconds?: number;
 }
 
 export type TaskPack = ClaimedPack<ClaimedTask>;

@@ -210,7 +210,7 @@ export class KeyClaimer {
   }
 
   get #isBusy(): boolean {
-    return this.#lanes.isBusy(this.#fullKeys());
+    return this.#lanes.isBusy(() => this.#fullKeys());
   }
 
   #fullKeys(): string[] {

@@ -44,6 +44,8 @@ export class KeyLaneBook {
   readonly #lanes = new Map<number, Lane>();
   readonly #laneOf: (key: string) => number;
   #version = 0;
+  /** Nothing was worth asking, and nothing has changed since. */
+  #isAllEmpty = false;
 
   constructor(laneOf: (key: string) => number) {
     this.#laneOf = laneOf;
@@ -85,6 +87,7 @@ export class KeyLaneBook {
 
   #unknown(): Lane {
     this.#version += 1;
+    this.#isAllEmpty = false;
     return {
       floor: 0,
       start: 0,
@@ -98,6 +101,7 @@ export class KeyLaneBook {
 
   /** Work may have come to any lane. */
   assumeWork(): void {
+    this.#isAllEmpty = false;
     for (const lane of this.#lanes.values()) lane.isEmpty = false;
   }
 
@@ -108,10 +112,16 @@ export class KeyLaneBook {
     );
   }
 
-  /** Whether any is. */
-  isBusy(full: readonly string[]): boolean {
-    for (const lane of this.#lanes.values()) if (isWorthAsking(lane, full)) return true;
-    return false;
+  /** Whether any is. Asked at every turn, so it remembers when nothing was. */
+  isBusy(fullKeys: () => readonly string[]): boolean {
+    if (this.#isAllEmpty) return false;
+    let hasFull = false;
+    for (const lane of this.#lanes.values()) {
+      if (!lane.isEmpty) return true;
+      hasFull ||= lane.fullWhenEmpty.length > 0;
+    }
+    this.#isAllEmpty = !hasFull;
+    return hasFull && this.busy(fullKeys()).length > 0;
   }
 
   /** Where to begin when tasks of full keys are not asked for. */
@@ -129,6 +139,7 @@ export class KeyLaneBook {
 
   /** Takes in a look. `settled` is what was proven before its snapshot, or by it. */
   saw(look: Pick<KeyLook, "lanes">, asked: Asked, settled: number): void {
+    this.#isAllEmpty = false;
     const fullIn = this.#byLane(asked.full);
     let total = 0;
     for (const { lane: number, order, freeOrder, passed } of look.lanes) {
@@ -165,6 +176,7 @@ export class KeyLaneBook {
 
   /** A claim got less than it asked for. */
   markEmpty(numbers: readonly number[], asked: Asked): void {
+    this.#isAllEmpty = false;
     const fullIn = this.#byLane(asked.full);
     for (const number of numbers) {
       const lane = this.#lanes.get(number);

@@ -146,7 +146,7 @@ function slowServer() {
   return { batches, db };
 }
 
-it("sends half a batch before it deals with the answer of the last one", async () => {
+it("sends three packs before it deals with the answer of the last one", async () => {
   const { batches, db } = slowServer();
   const completed: string[] = [];
   const sentBefore: number[] = [];
@@ -165,18 +165,18 @@ it("sends half a batch before it deals with the answer of the last one", async (
   };
   full(1, 1);
   await settle();
-  full(2, 11);
+  full(2, 4);
   batches[0]?.answer();
   await settle();
-  expect(sentBefore).toEqual([2]); // Ten were enough to go first.
-  full(12, 20);
+  expect(sentBefore).toEqual([2]); // Three were enough to go first.
+  full(5, 6);
   batches[1]?.answer();
   await settle();
-  expect(sentBefore.slice(1)).toEqual(Array.from({ length: 10 }, () => 2)); // Nine were not.
+  expect(sentBefore.slice(1)).toEqual(Array.from({ length: 3 }, () => 2)); // Two were not.
   expect(finisher.isEmpty).toBe(false);
   batches[2]?.answer();
   await settle();
-  expect(completed).toHaveLength(20);
+  expect(completed).toHaveLength(6);
   expect(finisher.isEmpty).toBe(true);
 });
 

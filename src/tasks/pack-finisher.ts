@@ -30,8 +30,11 @@ export interface PackFinisherOptions {
 }
 
 const FLUSH_MAX = 2_000 / PACK_TASKS_MAX;
-/** So many are sent before the last answer is dealt with: the server need not wait for that. */
-const FLUSH_EARLY = FLUSH_MAX / 2;
+/**
+ * So many are sent before the last answer is dealt with: the server need not wait for that. Few,
+ * because of keyed tasks not more may be on their way than there are keys.
+ */
+const FLUSH_EARLY = 3;
 const LINGER_MS = 20;
 const LOCKED_MS = 50;
 const RETRY_MS_MAX = 2_000;

@@ -19,14 +19,14 @@ it("asks for as many as there are slots before anything is known", () => {
   expect(prefetch.want({ ...NOTHING, active: 15 })).toBe(5);
 });
 
-it("asks for what is done in a tenth of a second, when half of that is gone", () => {
-  expect(fast().want(NOTHING)).toBe(2_020);
-  expect(fast().want({ active: 20, ready: 999, unanswered: 0 })).toBe(1_001);
-  expect(fast().want({ active: 20, ready: 1_001, unanswered: 0 })).toBe(0);
+it("asks for a thousand at most, when half of that is gone", () => {
+  expect(fast().want(NOTHING)).toBe(1_020);
+  expect(fast().want({ active: 20, ready: 500, unanswered: 0 })).toBe(500);
+  expect(fast().want({ active: 20, ready: 501, unanswered: 0 })).toBe(0);
 });
 
 it("asks for nothing while the database is behind with what ended", () => {
-  expect(fast().want({ ...NOTHING, unanswered: 4_000 })).toBe(2_020);
+  expect(fast().want({ ...NOTHING, unanswered: 4_000 })).toBe(1_020);
   expect(fast().want({ ...NOTHING, unanswered: 4_001 })).toBe(0);
 });
 
@@ -34,9 +34,9 @@ describe("of keyed tasks", () => {
   const NOTHING_KEYED = { ...NOTHING, behind: 0 };
 
   it("asks for twice as many, in claims of a quarter of it", () => {
-    expect(fast().wantKeyed(NOTHING_KEYED)).toBe(4_040);
-    expect(fast().wantKeyed({ ...NOTHING_KEYED, unanswered: 500, behind: 3_030 })).toBe(1_010);
-    expect(fast().wantKeyed({ ...NOTHING_KEYED, unanswered: 500, behind: 3_031 })).toBe(0);
+    expect(fast().wantKeyed(NOTHING_KEYED)).toBe(2_040);
+    expect(fast().wantKeyed({ ...NOTHING_KEYED, unanswered: 500, behind: 1_530 })).toBe(510);
+    expect(fast().wantKeyed({ ...NOTHING_KEYED, unanswered: 500, behind: 1_531 })).toBe(0);
   });
 
   it("fills idle slots, however many wait behind one of their key", () => {

@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 
 /** As much as is done in this time is worth holding ready. */
 const AHEAD_SECONDS = 0.1;
-const PREFETCH_MAX = 2_000;
+const PREFETCH_MAX = 1_000;
 const MEASURE_MS = 20;
 /** Two batches of ends: one on its way, one that is gathered. */
 const UNANSWERED_MAX = 4_000;

@@ -133,9 +133,8 @@ export class Renewer implements Service {
         this.#trustLocked(task, sentAtMs);
         continue;
       }
-      task.renewedAtMs = sentAtMs;
-      task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + leaseSeconds * 1000 * TRUST);
-      task.renewedUntil = until;
+      const trustedUntilMs = sentAtMs + leaseSeconds * 1000 * TRUST;
+      task.renewed({ atMs: sentAtMs, trustedUntilMs, until });
       task.handler.renewed?.(task);
     }
     metrics.renewals.add(renewals.filter((renewal) => renewal !== undefined).length);
@@ -159,7 +158,7 @@ export class Renewer implements Service {
 
   /** Its own transaction has it locked: nobody takes it, and it is asked for again at once. */
   #trustLocked(task: ClaimedTask, sentAtMs: number): void {
-    task.trustedUntilMs = Math.max(task.trustedUntilMs, sentAtMs + 3 * this.#turnMs());
+    task.renewed({ trustedUntilMs: sentAtMs + 3 * this.#turnMs() });
   }
 
   async #findCancelled(): Promise<void> {

@@ -286,7 +286,8 @@ describe("a worker that comes back to another server", () => {
     await adopting(2);
     await locker.query("ROLLBACK");
     locker.release();
-    await adopting(0);
+    // Answered when the second has it: its hello comes first, with all that it brought.
+    await b.act([kept, progress("here")]);
     a.stream.close();
     // The leases of what the first stream had have ended by then.
     const again = await b.get();

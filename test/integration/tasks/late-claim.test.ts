@@ -75,7 +75,7 @@ it("a claim after the deadline of its starts takes nothing, and they can go back
   expect(until).toBeLessThanOrEqual(0);
 });
 
-it("a claim in a transaction older than what it takes is not dated before that was due", async () => {
+it("a claim in an older transaction is not dated before what it takes was due", async () => {
   const database = await testDatabase();
   const mill = await database.connect();
   const mails = queue("mails");
