@@ -4,7 +4,7 @@ import { type Contest, settingsOf } from "./comparison.ts";
 import { Session } from "./session.ts";
 
 const AHEAD = 20_000;
-const HELD_PAIRS = 3;
+const HELD_PAIRS = 5;
 const HELD_MS = 60_000;
 const LAST_MS = 15_000;
 const BACKLOG_PAIRS = 5;
@@ -17,8 +17,12 @@ export async function heldSnapshotFigure(contest: Contest): Promise<Figure> {
   const control: number[] = [];
   const held: number[] = [];
   for (let pair = 0; pair < HELD_PAIRS; pair += 1) {
-    control.push(await lateRate(contest, false));
-    held.push(await lateRate(contest, true));
+    // Who is first changes: a machine that becomes slower must not look like a loss.
+    const isHeldFirst = pair % 2 === 1;
+    const first = await lateRate(contest, isHeldFirst);
+    const second = await lateRate(contest, !isHeldFirst);
+    control.push(isHeldFirst ? second : first);
+    held.push(isHeldFirst ? first : second);
   }
   return {
     figure: "tasks.held_snapshot_loss",
@@ -32,6 +36,8 @@ export async function heldSnapshotFigure(contest: Contest): Promise<Figure> {
       heldMs: HELD_MS,
       lastMs: LAST_MS,
       ahead: AHEAD,
+      held,
+      control,
     },
   };
 }
