@@ -56,6 +56,15 @@ const PEERS = new URL("../peers/", import.meta.url);
 /** The program of a peer in `bench/peers`. */
 export const peerProgram = (file: string): Program => modernProgram(new URL(file, PEERS));
 
+/**
+ * Our own, as JavaScript, which is what users run: a Node that strips types itself needs 15 MB for
+ * that, and the most memory that a worker ever held is a figure. `npm run bench` compiles it.
+ *
+ * @param file from the root of the project, without an ending
+ */
+export const ownProgram = (file: string): Program =>
+  modernProgram(new URL(`../dist/${file}.js`, import.meta.url));
+
 /** All systems run under the newer Node that the peers need. */
 export function modernProgram(file: URL): Program {
   return {

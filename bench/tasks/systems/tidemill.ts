@@ -1,5 +1,5 @@
 import { VERSION } from "../../../src/index.ts";
-import { modernProgram, readCount, type TaskSystem } from "../system.ts";
+import { ownProgram, readCount, type TaskSystem } from "../system.ts";
 
 const TASKS = "tidemill.tasks";
 const HISTORY = "tidemill.task_history";
@@ -8,7 +8,6 @@ const LIVE = `
   (SELECT 1 FROM tidemill.tasks
     UNION ALL
    SELECT unnest(ids) FROM tidemill.task_packs) AS live`;
-const PROGRAM = new URL("../tidemill-program.ts", import.meta.url);
 
 /**
  * The built package, on the same Node as its peers. Moves what it completed to its history. Counted
@@ -23,7 +22,7 @@ export const tidemill = (): TaskSystem => ({
   tuning: { concurrency: 20, dispatcherStrategy: "notify", otherwise: "defaults" },
   history: "rows in task_history",
   table: TASKS,
-  program: modernProgram(PROGRAM),
+  program: ownProgram("bench/tasks/tidemill-program"),
   async completed(client, enqueued) {
     const made = await enqueued();
     const live = await readCount(client, LIVE);
