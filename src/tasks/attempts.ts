@@ -131,8 +131,10 @@ export class Attempts {
 }
 
 export function abortTask(task: ClaimedTask, error: Error): void {
+  if (task.abort?.signal.aborted === true) return;
   task.abort ??= new AbortController();
   task.abort.abort(error);
+  task.handler.aborted?.(task, error);
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

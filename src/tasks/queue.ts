@@ -104,6 +104,8 @@ export interface TaskHandler {
   settled?(task: Task, written: WrittenEnd | undefined): void;
   /** Its lease lasts longer now. */
   renewed?(task: Task): void;
+  /** Its signal has aborted. For who would listen to every one: a signal is dear. */
+  aborted?(task: Task, why: Error): void;
 }
 
 const OPTION_KEYS = [

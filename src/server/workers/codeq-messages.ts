@@ -25,8 +25,17 @@ export function toTask({ task, context }: Assignment, workerId: string): Task {
   };
 }
 
-/** RFC 3339, without fractions. */
-const toSeconds = (instant: Date): string => `${instant.toISOString().slice(0, 19)}Z`;
+/** RFC 3339, without fractions. Tasks come by the hundred with the same instant. */
+function toSeconds(instant: Date): string {
+  const second = Math.floor(instant.getTime() / 1000);
+  if (second !== lastSecond) {
+    lastSecond = second;
+    lastText = `${instant.toISOString().slice(0, 19)}Z`;
+  }
+  return lastText;
+}
+let lastSecond = Number.NaN;
+let lastText = "";
 
 /** What the client said became of a task, or why that cannot be heard. */
 export function toOutcome({ status, resultJson, error }: Result): Outcome | string {
@@ -39,10 +48,11 @@ export function toOutcome({ status, resultJson, error }: Result): Outcome | stri
   return error.trim() === "" ? "error is required when status=FAILED" : failed(error);
 }
 
+const UTF_8 = new TextDecoder("utf-8", { fatal: true });
+
 function readObject(json: Uint8Array): object | null | undefined {
   try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(json);
-    const value: unknown = JSON.parse(text);
+    const value: unknown = JSON.parse(UTF_8.decode(json));
     if (value === null) return undefined;
     return typeof value === "object" && !Array.isArray(value) ? value : undefined;
   } catch {

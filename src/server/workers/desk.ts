@@ -90,6 +90,7 @@ export class Desk implements RemoteWork {
         run: (task, context) => this.#start(task as ClaimedTask, context),
         settled: (task, written) => this.#settled(task, written),
         renewed: (task) => this.#renewed(task),
+        aborted: (task, why) => this.#aborted(task, why),
       },
       begin: async (handlers) => {
         await this.#runner?.handle(handlers);
@@ -301,10 +302,6 @@ export class Desk implements RemoteWork {
     if (isOrdered && !this.#fill(assignment)) return abandon(); // Its order was just withdrawn.
     if (isOrdered) this.#demand?.served(task.tenant);
     this.book.add(assignment);
-    const { signal } = context;
-    signal.addEventListener("abort", () => this.#aborted(assignment, signal.reason as Error), {
-      once: true,
-    });
     return assignment.returned;
   }
 
@@ -345,7 +342,9 @@ export class Desk implements RemoteWork {
   }
 
   /** Its lease is lost, it was cancelled, or its time is up: the worker holds it no more. */
-  #aborted(assignment: Assignment, why: Error): void {
+  #aborted(task: Task, why: Error): void {
+    const assignment = this.book.of(task);
+    if (assignment === undefined) return; // It had not started, or has been answered for.
     const worker = this.book.holderOf(assignment);
     this.#forget(assignment);
     worker?.onLost(assignment, why);

@@ -12,7 +12,7 @@ export interface HandledQueuesOptions {
   readonly queuesMax: number;
   readonly clock: Clock;
   /** What is done with tasks, whatever their queue. */
-  readonly handler: Pick<TaskHandler, "run" | "settled" | "renewed">;
+  readonly handler: Pick<TaskHandler, "run" | "settled" | "renewed" | "aborted">;
   /** They are claimed from when this resolves. */
   readonly begin: (handlers: readonly TaskHandler[]) => Promise<void>;
 }
