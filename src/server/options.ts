@@ -3,6 +3,7 @@ import { refuseUnknown, requireNumber, withoutUndefined } from "../base/options.
 import type { EgressOptions } from "../delivery/egress/options.ts";
 import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.ts";
 import type { AuthOptions } from "./auth/create.ts";
+import { type ClusterOptions, resolveCluster } from "./cluster-options.ts";
 import { checkTls, type TlsOptions } from "./grpc/tls.ts";
 import { isLoopback } from "./loopback.ts";
 
@@ -35,6 +36,13 @@ export interface ServerOptions {
   readonly http?: ListenOptions | false;
   /** The page of metrics; false for none. Defaults to port 9464 of 127.0.0.1. */
   readonly metrics?: ListenOptions | false;
+  /**
+   * How it takes part in the cluster. Whoever leads judges all by its own settings, so those of
+   * servers and workers must agree.
+   *
+   * Defaults to those of workers, with `dispatcherStrategy` "notify".
+   */
+  readonly cluster?: ClusterOptions;
   /** Refuses a database whose tenants have no second wall. Defaults to false: it is logged. */
   readonly requireWall?: boolean;
   /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
@@ -80,6 +88,7 @@ export interface ResolvedServerOptions {
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
   readonly metrics: ResolvedListen | undefined;
+  readonly cluster: ClusterOptions;
   readonly requireWall: boolean;
   readonly tls: TlsOptions | undefined;
   readonly keepaliveSeconds: number;
@@ -127,6 +136,7 @@ const KNOWN = [
   "worker",
   "http",
   "metrics",
+  "cluster",
   "requireWall",
   "tls",
   ...Object.keys(NUMBERS),
@@ -158,6 +168,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     egress,
     deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
     ...places,
+    cluster: resolveCluster(given.cluster ?? {}),
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),

@@ -110,6 +110,11 @@ export class TidemillServer implements AsyncDisposable {
     return listener.address;
   }
 
+  /** Of its worker in the registry, once it has started. Undefined: it has none. */
+  get workerId(): string | undefined {
+    return this.#worker?.id;
+  }
+
   /** Resolves when it listens. */
   async start(): Promise<void> {
     if (this.#supervisor !== undefined || this.#stopping !== undefined) {
@@ -170,13 +175,13 @@ export class TidemillServer implements AsyncDisposable {
 
   /** A worker of the engine, whose tasks are run by remote ones, and that sends webhooks. */
   async #startWorker(): Promise<void> {
-    const { leaseSeconds, drainSeconds, deliverWebhooks } = this.#options;
+    const { cluster, leaseSeconds, drainSeconds, deliverWebhooks } = this.#options;
     const options = {
-      dispatcherStrategy: "notify",
+      ...cluster,
       leaseSeconds,
       drainTimeout: drainSeconds * 1000,
       deliverWebhooks,
-    } as const;
+    };
     const handsOut = this.#listeners.has("worker") || this.#listeners.has("http");
     if (handsOut) {
       this.#worker = await this.#mill.startRemoteWorker(options, this.#desk);
