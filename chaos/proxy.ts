@@ -10,8 +10,8 @@ interface Line {
 }
 
 /**
- * Stands between one process and the database, or before a server. Whatever it swallows is gone: a connection that
- * missed a byte is of no use any more, and is reset when the proxy is mended.
+ * Stands between one process and the database, or before a server. Whatever it swallows is gone: a
+ * connection that missed a byte is of no use any more, and is reset when the proxy is mended.
  */
 export class Proxy implements AsyncDisposable {
   readonly #listener: Server;

@@ -165,7 +165,7 @@ export const CLIENT = {
 } as const;
 
 // Triggers tell what nobody else keeps: every change of the leader's term, and every firing of a
-// schedule, of which the system itself keeps the latest only. One counts what ended of remote tasks.
+// schedule, of which the system itself keeps the latest only. One counts remote tasks that ended.
 const TABLES = `
   CREATE SCHEMA chaos;
   CREATE TABLE chaos.effects (

@@ -3,11 +3,11 @@ import { inTrace, isTracing } from "../../base/trace-context.ts";
 import { checkOutcome, type Outcome } from "../../tasks/outcome.ts";
 import { validated } from "../../tasks/schema.ts";
 import { endOf, failAct, threwAct, type WireAct } from "./end-act.ts";
-import { type ContextActs, RemoteContext } from "./remote-context.ts";
+import { RemoteContext, type RemoteContextActs } from "./remote-context.ts";
 import type { RemoteTask } from "./remote-task.ts";
 
 export interface AttemptsOptions {
-  readonly acts: ContextActs;
+  readonly acts: RemoteContextActs;
   readonly resultBytesMax: () => number;
   /** What its handler said of a task, or what is wrong with what it said. */
   readonly onEnded: (task: RemoteTask, act: WireAct, didThrow: boolean) => void;
