@@ -144,7 +144,7 @@ export const complete = (result?: unknown): GivenAct => ({
 });
 export const fail = (reason: string, isFinal = false): GivenAct => ({
   $case: "fail",
-  value: { reason, isFinal },
+  value: { reason, isFinal, isInvalidPayload: false },
 });
 export const nack = (delaySeconds: number, reason = "busy"): GivenAct => ({
   $case: "nack",
