@@ -43,6 +43,12 @@ export interface ServerOptions {
    * Defaults to those of workers, with `dispatcherStrategy` "notify".
    */
   readonly cluster?: ClusterOptions;
+  /**
+   * Whether the ports of streams tell anybody what they serve (gRPC reflection).
+   *
+   * Defaults to false.
+   */
+  readonly reflection?: boolean;
   /** Refuses a database whose tenants have no second wall. Defaults to false: it is logged. */
   readonly requireWall?: boolean;
   /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
@@ -89,6 +95,7 @@ export interface ResolvedServerOptions {
   readonly http: ResolvedListen | undefined;
   readonly metrics: ResolvedListen | undefined;
   readonly cluster: ClusterOptions;
+  readonly reflection: boolean;
   readonly requireWall: boolean;
   readonly tls: TlsOptions | undefined;
   readonly keepaliveSeconds: number;
@@ -137,6 +144,7 @@ const KNOWN = [
   "http",
   "metrics",
   "cluster",
+  "reflection",
   "requireWall",
   "tls",
   ...Object.keys(NUMBERS),
@@ -169,6 +177,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
     ...places,
     cluster: resolveCluster(given.cluster ?? {}),
+    reflection: given.reflection === true,
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),

@@ -11,6 +11,7 @@ import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
+import { reflectionRoutes } from "./grpc/reflection.ts";
 import { localOnly } from "./http/local-only.ts";
 import { createMetricsPage, type MetricsSource } from "./http/metrics-page.ts";
 import { apiOf, ServerHttp } from "./http/server-http.ts";
@@ -228,7 +229,9 @@ export class TidemillServer implements AsyncDisposable {
     routes: () => readonly StreamRoute[],
   ): void {
     if (at === undefined) return;
-    this.#listeners.set(name, new GrpcListener(this.#listenerOptions(name, at), routes()));
+    const streams = routes();
+    const served = this.#options.reflection ? [...streams, ...reflectionRoutes(streams)] : streams;
+    this.#listeners.set(name, new GrpcListener(this.#listenerOptions(name, at), served));
   }
 
   #producers(): readonly StreamRoute[] {
