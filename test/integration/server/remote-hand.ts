@@ -30,7 +30,7 @@ export const HANDED_OUT = {
 
 let queues = 0;
 /** Each test has a queue of its own. */
-export function newQueue(options: { readonly timeoutSeconds?: number } = {}): Queue<unknown> {
+export function newQueue(options: { readonly timeoutSeconds?: number } = {}): Queue {
   queues += 1;
   const backoff = { kind: "fixed", baseSeconds: 0.01 } as const;
   return queue(`queue-${queues}`, { backoff, ...options });
