@@ -1,7 +1,9 @@
 import { modernProgram, type TaskSystem } from "../tasks/system.ts";
 import { tidemill } from "../tasks/systems/tidemill.ts";
+import { CALLS_PER_SECOND, CONNECTIONS } from "./token.ts";
 
 const PROGRAM = new URL("remote-program.ts", import.meta.url);
+const REST_PROGRAM = new URL("rest-program.ts", import.meta.url);
 
 /** The same engine and tables with a server between, whose clients speak CodeQ's protocol. */
 export const remoteTidemill = (): TaskSystem => ({
@@ -9,5 +11,19 @@ export const remoteTidemill = (): TaskSystem => ({
   name: "tidemill over gRPC",
   tuning: { readiesAtOnce: 16, protocol: "CodeQ's", results: "with a body, acked" },
   program: modernProgram(PROGRAM),
+  isServed: true,
+});
+
+/** The same by HTTP: three calls for each task. */
+export const restTidemill = (): TaskSystem => ({
+  ...tidemill(),
+  name: "tidemill by HTTP",
+  tuning: {
+    producerConnections: CONNECTIONS,
+    workerConnections: CONNECTIONS,
+    callsPerSecondMax: CALLS_PER_SECOND,
+    results: "with a body, answered",
+  },
+  program: modernProgram(REST_PROGRAM),
   isServed: true,
 });

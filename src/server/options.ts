@@ -5,6 +5,7 @@ import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.
 import type { AuthOptions } from "./auth/create.ts";
 import { type ClusterOptions, resolveCluster } from "./cluster-options.ts";
 import { checkTls, type TlsOptions } from "./grpc/tls.ts";
+import { type HttpLimits, resolveHttpLimits } from "./http/options.ts";
 import { isLoopback } from "./loopback.ts";
 
 /** Where one kind of client is served. */
@@ -34,6 +35,8 @@ export interface ServerOptions {
   readonly worker?: ListenOptions | false;
   /** REST, OpenAPI, health; false for none. Defaults to port 8080. */
   readonly http?: ListenOptions | false;
+  /** What one call, and the calls of one tenant, may take. Defaults to those of the REST API. */
+  readonly httpLimits?: HttpLimits;
   /** The page of metrics; false for none. Defaults to port 9464 of 127.0.0.1. */
   readonly metrics?: ListenOptions | false;
   /**
@@ -93,6 +96,7 @@ export interface ResolvedServerOptions {
   readonly producer: ResolvedListen | undefined;
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
+  readonly httpLimits: HttpLimits;
   readonly metrics: ResolvedListen | undefined;
   readonly cluster: ClusterOptions;
   readonly reflection: boolean;
@@ -142,6 +146,7 @@ const KNOWN = [
   "producer",
   "worker",
   "http",
+  "httpLimits",
   "metrics",
   "cluster",
   "reflection",
@@ -176,6 +181,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     egress,
     deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
     ...places,
+    httpLimits: resolveHttpLimits(given.httpLimits ?? {}),
     cluster: resolveCluster(given.cluster ?? {}),
     reflection: given.reflection === true,
     requireWall: given.requireWall === true,

@@ -163,7 +163,8 @@ export class TidemillServer implements AsyncDisposable {
         quotas: this.#quotas,
         urlGuard: this.#egress,
       });
-      const api = apiOf(this.#tenants, parts);
+      const { httpLimits } = this.#options;
+      const api = apiOf(this.#tenants, { ...parts, httpLimits });
       const isOpen = this.#options.auth.insecureNoAuth !== undefined;
       const fetch = isOpen ? localOnly(api.fetch, logger) : api.fetch;
       sources.push(api.metrics);
