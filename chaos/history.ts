@@ -64,7 +64,10 @@ export interface Started {
   readonly task: Token;
 }
 
-/** A handler returned, or its transaction committed with the completion. */
+/**
+ * A handler returned, or its transaction committed with the completion; of a remote one, a server
+ * acknowledged that it did.
+ */
 export interface Ended {
   readonly op: "end";
   readonly task: Token;
@@ -90,6 +93,8 @@ export interface Sample {
   /** Tasks that ended so far, and events that were handled. */
   readonly finished: number;
   readonly handled: number;
+  /** Tasks that ended so far and were run through servers. */
+  readonly remote: number;
   /** How many tasks of the limited queue run. */
   readonly limited: number;
 }

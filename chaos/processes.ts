@@ -14,6 +14,8 @@ export interface ProcessSpec {
   readonly seed: number;
   /** Whether a pooler is before the database. */
   readonly isPooled: boolean;
+  /** Of a process that has no database: where the servers are. */
+  readonly servers?: readonly string[];
 }
 
 export interface ProcessOptions extends ProcessSpec {
@@ -21,12 +23,19 @@ export interface ProcessOptions extends ProcessSpec {
   readonly clockSeconds?: number;
 }
 
-/** A worker or a producer, with a proxy of its own before the database. */
+/** What a process says when it has begun. */
+interface Begun {
+  /** Of the worker in it; null where there is none. */
+  readonly worker: string | null;
+  /** Of a server. */
+  readonly ports?: Readonly<Record<"producer" | "worker", number>>;
+}
+
+/** A process of the run, with a proxy of its own before the database. */
 export class ChaosProcess implements AsyncDisposable {
   readonly name: string;
   readonly proxy: Proxy;
-  /** Of the worker in it; null for a producer. */
-  readonly workerId: string | null;
+  readonly #begun: Begun;
   readonly #child: ChildProcess;
   readonly #exited: Promise<number | null>;
   isPaused = false;
@@ -34,11 +43,11 @@ export class ChaosProcess implements AsyncDisposable {
 
   private constructor(
     name: string,
-    { child, proxy, workerId }: { child: ChildProcess; proxy: Proxy; workerId: string | null },
+    { child, proxy, begun }: { child: ChildProcess; proxy: Proxy; begun: Begun },
   ) {
     this.name = name;
     this.proxy = proxy;
-    this.workerId = workerId;
+    this.#begun = begun;
     this.#child = child;
     this.#exited = exitOf(child);
     void this.#exited.then(() => {
@@ -61,18 +70,30 @@ export class ChaosProcess implements AsyncDisposable {
     const complaints = createWriteStream(log);
     child.stdout?.pipe(complaints);
     child.stderr?.pipe(complaints, { end: false });
-    const said = once(child, "message") as Promise<[{ readonly worker: string | null }]>;
+    const said = once(child, "message") as Promise<[Begun]>;
     const ended = exitOf(child).then((code): never => {
       throw new Error(`${name} ended with ${code} before it began: see ${log}`);
     });
     ended.catch(() => {}); // Only matters before it has begun.
     try {
-      const [{ worker }] = await Promise.race([said, ended]);
-      return new ChaosProcess(name, { child, proxy, workerId: worker });
+      const [begun] = await Promise.race([said, ended]);
+      return new ChaosProcess(name, { child, proxy, begun });
     } catch (error) {
       await proxy[Symbol.asyncDispose]();
       throw error;
     }
+  }
+
+  /** Of the worker in it; null where there is none. */
+  get workerId(): string | null {
+    return this.#begun.worker;
+  }
+
+  /** Where a server listens. */
+  get ports(): Readonly<Record<"producer" | "worker", number>> {
+    const { ports } = this.#begun;
+    if (ports === undefined) throw new Error(`${this.name} is no server`);
+    return ports;
   }
 
   kill(): void {

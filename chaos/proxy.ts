@@ -10,12 +10,12 @@ interface Line {
 }
 
 /**
- * Stands between one process and the database. Whatever it swallows is gone: a connection that
- * missed a byte is of no use any more, and is reset when the proxy is mended.
+ * Stands between one process and the database, or before a server. Whatever it swallows is gone: a
+ * connection that missed a byte is of no use any more, and is reset when the proxy is mended.
  */
 export class Proxy implements AsyncDisposable {
   readonly #listener: Server;
-  readonly #target: URL;
+  #target: URL;
   readonly #lines = new Set<Line>();
   /** Lines that have missed something. */
   readonly #torn = new Set<Line>();
@@ -41,6 +41,11 @@ export class Proxy implements AsyncDisposable {
     url.hostname = "127.0.0.1";
     url.port = String((this.#listener.address() as AddressInfo).port);
     return url.href;
+  }
+
+  /** From now on new connections lead there. */
+  aim(target: string): void {
+    this.#target = new URL(target);
   }
 
   /** Ends all connections with a reset; new ones are made as before. */

@@ -32,8 +32,8 @@ export async function run(options: RunOptions): Promise<Truth> {
   await using stage = await Stage.open(folder, seed);
   using history = new HistoryWriter(folder, "harness");
   await using watcher = new Watcher(stage.server.url, history);
-  await stage.scaleTo(WORKERS);
-  await stage.startProducer();
+  await Promise.all([stage.scaleTo(WORKERS), stage.openRemote()]);
+  await stage.startLoad();
   await watcher.untilProgress(PROGRESS_MS_MAX);
   const endsAtMs = performance.now() + seconds * 1_000;
   const random = new Random(seed);
@@ -45,7 +45,7 @@ export async function run(options: RunOptions): Promise<Truth> {
     const recovered =
       record.recoveredMs === null ? "never" : `${Math.round(record.recoveredMs)} ms`;
     say(`${fault.kind}: work went on after ${recovered}`);
-    await Promise.all([stage.scaleTo(WORKERS), stage.vacuum()]);
+    await Promise.all([stage.scaleTo(WORKERS), stage.remote.up(), stage.vacuum()]);
   }
   say("the load ends");
   await Promise.all(stage.producers.map((producer) => producer.stop()));
@@ -56,7 +56,7 @@ export async function run(options: RunOptions): Promise<Truth> {
   await mill.consumers.resume(PARKING);
   await untilQuiet(stage, say);
   await mill.close();
-  await stage.scaleTo(0);
+  await Promise.all([stage.scaleTo(0), stage.remote.stop()]);
   return await stage.withClient(readTruth);
 }
 

@@ -8,6 +8,7 @@ import {
   queue,
   type WorkerOptions,
 } from "../src/index.ts";
+import type { ServerOptions } from "../src/server/index.ts";
 
 /*
  * What the load is made of, for the processes that run it and for those that check it. Whatever a
@@ -40,6 +41,10 @@ export const limited = queue<Work>("limited", {
 });
 /** Fails now and then, and some of it always. */
 export const flaky = queue<Work>("flaky", { backoff: BACKOFF, maxAttempts: 3 });
+/** What is enqueued and run through servers, by those who have no database. */
+export const remote = queue<Work>("remote");
+/** The same, one after another of a key. */
+export const remoteLines = queue<Work>("remote-lines");
 /** What schedules enqueue. */
 export const ticks = queue<null>("ticks", { backoff: BACKOFF });
 
@@ -124,8 +129,43 @@ export const BEHIND_POOLER = {
   dispatcherStrategy: "poll",
 } as const satisfies WorkerOptions;
 
+export const PRODUCER_TOKEN = "token-of-a-producer-in-chaos";
+export const WORKER_TOKEN = "token-of-a-worker-in-chaos";
+
+export const SERVER: ServerOptions = {
+  host: "127.0.0.1",
+  producer: { port: 0 },
+  worker: { port: 0 },
+  http: false,
+  metrics: false,
+  auth: {
+    staticTokens: [
+      { token: PRODUCER_TOKEN, tenant: "remote", scopes: ["producer"] },
+      { token: WORKER_TOKEN, tenant: "remote", scopes: ["worker"] },
+    ],
+  },
+  cluster: {
+    heartbeatInterval: 300,
+    heartbeatTimeout: 2_000,
+    rebalanceInterval: 300,
+  },
+  leaseSeconds: LEASE_SECONDS,
+  graceSeconds: 1,
+  drainSeconds: 2,
+  keepaliveSeconds: 1,
+  keepaliveTimeoutSeconds: 1,
+};
+
+/** A server that falls silent is given up before its leases end. */
+export const CLIENT = {
+  connectSeconds: 3,
+  reconnectSecondsMax: 0.5,
+  keepaliveSeconds: 1,
+  keepaliveTimeoutSeconds: 1,
+} as const;
+
 // Triggers tell what nobody else keeps: every change of the leader's term, and every firing of a
-// schedule, of which the system itself keeps the latest only.
+// schedule, of which the system itself keeps the latest only. One counts remote tasks that ended.
 const TABLES = `
   CREATE SCHEMA chaos;
   CREATE TABLE chaos.effects (
@@ -170,7 +210,15 @@ const TABLES = `
     RETURN NULL;
   END $$;
   CREATE TRIGGER record_firing AFTER INSERT ON tidemill.schedule_firings
-    FOR EACH ROW WHEN (NEW.kind = 'tick') EXECUTE FUNCTION chaos.record_firing();`;
+    FOR EACH ROW WHEN (NEW.kind = 'tick') EXECUTE FUNCTION chaos.record_firing();
+  CREATE SEQUENCE chaos.remote_ends;
+  CREATE FUNCTION chaos.count_remote_end() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM nextval('chaos.remote_ends');
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER count_remote_end AFTER INSERT ON tidemill.task_history
+    FOR EACH ROW WHEN (NEW.queue = '${remote.name}') EXECUTE FUNCTION chaos.count_remote_end();`;
 
 /** After the migrations of the system itself. */
 export async function createTables(client: pg.ClientBase): Promise<void> {

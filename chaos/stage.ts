@@ -4,12 +4,15 @@ import { Tidemill } from "../src/index.ts";
 import { type OwnServer, ownServer } from "../test/support/own-server.ts";
 import { Disk, whyNoDisk } from "./disk.ts";
 import { ChaosProcess, type ProcessOptions } from "./processes.ts";
+import { RemoteSide } from "./remote-side.ts";
 import { createTables, SCHEDULE, ticks } from "./scene.ts";
 
-const MAX_CONNECTIONS = 120;
+const MAX_CONNECTIONS = 150;
 const RESTART_MS = 200;
 
-export type StartOptions = Partial<Pick<ProcessOptions, "url" | "isPooled" | "clockSeconds">>;
+export type StartOptions = Partial<
+  Pick<ProcessOptions, "url" | "isPooled" | "clockSeconds" | "servers">
+>;
 
 /** The server and the processes of one run, and what may be done to them. */
 export class Stage implements AsyncDisposable {
@@ -19,6 +22,9 @@ export class Stage implements AsyncDisposable {
   readonly folder: string;
   readonly #seed: number;
   #processes: ChaosProcess[] = [];
+  readonly #workers = new Set<ChaosProcess>();
+  readonly #producers = new Set<ChaosProcess>();
+  #remote: RemoteSide | undefined;
   readonly #starting = new Set<Promise<ChaosProcess>>();
   #started = 0;
   #wanted = 0;
@@ -59,21 +65,30 @@ export class Stage implements AsyncDisposable {
     return stage;
   }
 
+  get isClosing(): boolean {
+    return this.#isClosing;
+  }
+
   /** Workers that are neither killed nor paused. */
   get workers(): ChaosProcess[] {
-    const running = this.#processes.filter(
-      ({ workerId, isGone, isPaused }) => workerId !== null && !isGone && !isPaused,
-    );
+    const running = [...this.#workers].filter(({ isGone, isPaused }) => !isGone && !isPaused);
     // Not by who was up first: the seed decides which of them is hit.
     return running.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   }
 
   get producers(): ChaosProcess[] {
-    return this.#processes.filter(({ workerId, isGone }) => workerId === null && !isGone);
+    return [...this.#producers].filter(({ isGone }) => !isGone);
+  }
+
+  /** Servers and their clients, once they are there. */
+  get remote(): RemoteSide {
+    if (this.#remote === undefined) throw new Error("the servers are not there yet");
+    return this.#remote;
   }
 
   async startWorker(more: StartOptions = {}): Promise<ChaosProcess> {
-    const worker = await this.#start("worker", "chaos/worker-program.ts", more);
+    const worker = await this.start("worker", "chaos/worker-program.ts", more);
+    this.#workers.add(worker);
     void worker.exited.then(() => this.#replace());
     return worker;
   }
@@ -86,11 +101,21 @@ export class Stage implements AsyncDisposable {
     await this.startWorker().catch(() => this.#replace());
   }
 
-  async startProducer(): Promise<ChaosProcess> {
-    return await this.#start("producer", "chaos/producer-program.ts");
+  /** Servers and their workers. */
+  async openRemote(): Promise<void> {
+    this.#remote = await RemoteSide.open(this);
   }
 
-  async #start(what: string, source: string, more: StartOptions = {}): Promise<ChaosProcess> {
+  /** Of those who have the database, and of those who have servers. */
+  async startLoad(): Promise<void> {
+    const producers = await Promise.all([
+      this.start("producer", "chaos/producer-program.ts"),
+      this.remote.startProducer(),
+    ]);
+    for (const producer of producers) this.#producers.add(producer);
+  }
+
+  async start(what: string, source: string, more: StartOptions = {}): Promise<ChaosProcess> {
     this.#started += 1;
     const starting = ChaosProcess.start(source, {
       url: this.server.url,
@@ -106,12 +131,14 @@ export class Stage implements AsyncDisposable {
     return started;
   }
 
-  /** The worker that leads, if it is neither killed nor paused. */
+  /** The worker or server that leads, if it is neither killed nor paused. */
   async leader(): Promise<ChaosProcess | undefined> {
     const { rows } = await this.withClient((client) =>
       client.query<{ leader_id: string }>("SELECT leader_id FROM tidemill.leader_term"),
     );
-    return this.workers.find(({ workerId }) => workerId === rows[0]?.leader_id);
+    const servers = this.#remote?.servers.flatMap(({ process: server }) => server ?? []) ?? [];
+    const all = [...this.workers, ...servers];
+    return all.find(({ workerId }) => workerId === rows[0]?.leader_id);
   }
 
   /** Starts or stops workers until there are so many. */
@@ -156,6 +183,7 @@ export class Stage implements AsyncDisposable {
     await Promise.allSettled(this.#starting);
     await Promise.all(this.#processes.map((one) => one[Symbol.asyncDispose]()));
     this.#processes = [];
+    await this.#remote?.[Symbol.asyncDispose]();
     await this.server.remove();
     this.disk?.abandon();
     process.removeListener("exit", this.#abandon);

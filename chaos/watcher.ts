@@ -6,6 +6,7 @@ const EVERY_MS = 50;
 const LOOK = `
   SELECT COALESCE(pg_sequence_last_value('chaos.effects_seq_seq'), 0)::int AS finished,
          COALESCE(pg_sequence_last_value('chaos.handled_seq_seq'), 0)::int AS handled,
+         COALESCE(pg_sequence_last_value('chaos.remote_ends'), 0)::int AS remote,
          (SELECT count(*)::int FROM tidemill.tasks
            WHERE lane IN (SELECT lane FROM tidemill.task_lanes WHERE queue = 'limited')
              AND state = 'running') AS limited`;
@@ -28,7 +29,7 @@ export class Watcher implements AsyncDisposable {
     return this.#latest;
   }
 
-  /** Milliseconds until tasks ended and events were handled that had not before. */
+  /** Milliseconds until tasks ended, also remotely, and events were handled that had not before. */
   async untilProgress(timeoutMs: number): Promise<number> {
     const beganMs = performance.now();
     const before = this.#latest;
@@ -36,7 +37,8 @@ export class Watcher implements AsyncDisposable {
       const now = this.#latest;
       const isTasks = (now?.finished ?? 0) > (before?.finished ?? 0);
       const isEvents = (now?.handled ?? 0) > (before?.handled ?? 0);
-      if (isTasks && isEvents) return performance.now() - beganMs;
+      const isRemote = (now?.remote ?? 0) > (before?.remote ?? 0);
+      if (isTasks && isEvents && isRemote) return performance.now() - beganMs;
       await delay(5);
     }
     return Infinity;

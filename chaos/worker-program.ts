@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { LeaseLostError, type Task, type TaskContext, Tidemill } from "../src/index.ts";
 import { type Ended, HistoryWriter, type Token } from "./history.ts";
+import { logTo } from "./log.ts";
 import type { ProcessSpec } from "./processes.ts";
 import {
   BEHIND_POOLER,
@@ -92,17 +93,11 @@ async function act(task: Task<Work>, context: TaskContext): Promise<void> {
   }
 }
 
-/** What it says of itself goes to a file beside its history. */
-const log = (level: string) => (fields: object, message: string) => {
-  process.stderr.write(`${JSON.stringify({ t: Date.now(), level, message, ...fields })}\n`);
-};
-const logger = { debug: () => {}, info: log("info"), warn: log("warn"), error: log("error") };
-
 const mill = await Tidemill.connect(url);
 const worker = mill.worker({
   ...WORKER,
   ...(isPooled ? BEHIND_POOLER : {}),
-  logger,
+  logger: logTo(process.stderr), // Goes to a file beside its history.
   consumers: CONSUMERS,
   handlers: [
     plain.handle(() => undefined),

@@ -6,7 +6,7 @@ import { Session, type Window } from "../tasks/session.ts";
 import { Stage } from "../tasks/stage.ts";
 import type { TaskSystem } from "../tasks/system.ts";
 import { tidemill } from "../tasks/systems/tidemill.ts";
-import { remoteTidemill } from "./system.ts";
+import { remoteTidemill, restTidemill } from "./system.ts";
 
 const PER_MESSAGE = 64;
 const MANY_STREAMS = 1_000;
@@ -16,6 +16,7 @@ interface Scale {
   readonly window: Window;
   /** With one task in each message there is less ahead, or a window would only see the backlog. */
   readonly single: Window;
+  readonly rest: Window;
   readonly samples: number;
 }
 
@@ -23,12 +24,14 @@ const FULL: Scale = {
   pairs: 5,
   window: { ahead: 20_000, warmUpMs: 2_000, until: { ms: 8_000 } },
   single: { ahead: 5_000, warmUpMs: 2_000, until: { ms: 8_000 } },
+  rest: { ahead: 2_000, warmUpMs: 2_000, until: { ms: 8_000 } },
   samples: 5_000,
 };
 const QUICK: Scale = {
   pairs: 3,
   window: { ahead: 20_000, warmUpMs: 1_000, until: { ms: 1_500 } },
   single: { ahead: 5_000, warmUpMs: 1_000, until: { ms: 1_500 } },
+  rest: { ahead: 2_000, warmUpMs: 1_000, until: { ms: 1_500 } },
   samples: 500,
 };
 
@@ -40,6 +43,7 @@ export async function* streamFigures(server: BenchServer, quick: boolean): Async
   const contest: Contest = { stage, ours: tidemill(), peers: [remote], quick };
   yield* await cycleFigures(contest, remote, scale);
   yield await singleFigure(contest, remote, scale);
+  yield await restFigure(contest, restTidemill(), scale);
   yield* await manyStreamsFigures(contest, remote, scale);
 }
 
@@ -78,6 +82,19 @@ async function singleFigure(
     value: await steadyRate(contest, remote, window, { perMessage: 1 }),
     unit: "tasks/s, each create, assignment and result a message of its own",
     settings: { ...settingsOf(contest), window },
+  };
+}
+
+async function restFigure(
+  contest: Contest,
+  rest: TaskSystem,
+  { rest: window }: Scale,
+): Promise<Figure> {
+  return {
+    figure: "stream.rest_per_s",
+    value: await steadyRate(contest, rest, window),
+    unit: "tasks/s, each created, claimed and completed by a call of its own",
+    settings: { ...settingsOf({ ...contest, peers: [rest] }), window },
   };
 }
 

@@ -1,3 +1,7 @@
 /** Of all streams of a benchmark, on a server that nobody else reaches. */
 export const TOKEN = "bench-token-0123456789";
 export const QUEUE = "bench";
+/** By HTTP, of the one tenant there is: no limit that anybody meets. */
+export const CALLS_PER_SECOND = 1_000_000;
+/** Connections of the producer by HTTP, and as many of the worker; each has one call under way. */
+export const CONNECTIONS = 16;

@@ -39,7 +39,7 @@ describe("a history of a cluster is bad when", () => {
 
   it("more tasks ran at once than may", () => {
     const judged = judge(({ entries }) => {
-      const sample = { atMs: 1_100, finished: 0, handled: 0, limited: LIMIT + 1 };
+      const sample = { atMs: 1_100, finished: 0, handled: 0, remote: 0, limited: LIMIT + 1 };
       entries.push(line("harness", 1_100, { op: "sample", sample }));
     });
     expect(judged).toEqual({ rules: ["exceeded-limit"], counts: {} });

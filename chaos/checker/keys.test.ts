@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { What } from "../history.ts";
-import { lines, orders } from "../scene.ts";
+import { lines, orders, remoteLines } from "../scene.ts";
 import { alter, effect, judge, line, named, order, type Story, task, token } from "./story.ts";
 
 /** One more of the first key, whose outcome its producer never learnt. */
@@ -42,22 +42,30 @@ describe("a history of keys is bad when", () => {
 });
 
 /** Two tasks of one key that wrote nothing, and when each was done. */
-function addLines({ entries, truth }: Story, firstMs: number, secondMs: number): void {
+function addLines(
+  { entries, truth }: Story,
+  firstMs: number,
+  secondMs: number,
+  queue: string = lines.name,
+): void {
   const names = ["line-1", "line-2"];
   const ids = ["30", "31"];
-  const what = { op: "enqueue", phase: "ok", queue: lines.name, names, ids, keys: ["a", "a"] };
+  const what = { op: "enqueue", phase: "ok", queue, names, ids, keys: ["a", "a"] };
   entries.push(line("producer-1", 1_060, what as What));
   for (const [place, finishedAtMs] of [firstMs, secondMs].entries()) {
-    const more = { queue: lines.name, key: "a", finishedAtMs };
+    const more = { queue, key: "a", finishedAtMs };
     truth.tasks.push(task(ids[place] ?? "", names[place] ?? "", more));
   }
 }
 
 describe("a history of keys whose tasks write nothing", () => {
-  it("is bad when the later of two was done first", () => {
-    const judged = judge((story) => addLines(story, 1_300, 1_299));
-    expect(judged).toEqual({ rules: ["key-order"], counts: { reordered: 1 } });
-  });
+  it.each([lines.name, remoteLines.name])(
+    "is bad when the later of two of %s was done first",
+    (queue) => {
+      const judged = judge((story) => addLines(story, 1_300, 1_299, queue));
+      expect(judged).toEqual({ rules: ["key-order"], counts: { reordered: 1 } });
+    },
+  );
 
   it("is good when they were done in their order", () => {
     expect(judge((story) => addLines(story, 1_299, 1_300))).toEqual({ rules: [], counts: {} });

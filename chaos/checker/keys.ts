@@ -1,4 +1,4 @@
-import { lines } from "../scene.ts";
+import { lines, remoteLines } from "../scene.ts";
 import type { EffectFact, TaskFact } from "../truth.ts";
 import { type Facts, groupBy, type Life } from "./facts.ts";
 import type { Finding, Rule } from "./rule.ts";
@@ -13,11 +13,14 @@ interface Done {
   readonly atMs: number;
 }
 
+const WITHOUT_EFFECT: readonly string[] = [lines.name, remoteLines.name];
+
 /** By its effect; of tasks that have none, by when its completion was accepted. */
 function doneOf(task: TaskFact, life: Life | undefined): Done | undefined {
   if (life?.effect !== undefined) return life.effect;
   const { id, name, queue, state, finishedAtMs } = task;
-  if (queue !== lines.name || state !== "completed" || finishedAtMs === null) return undefined;
+  if (!WITHOUT_EFFECT.includes(queue) || state !== "completed" || finishedAtMs === null)
+    return undefined;
   return { task: id, name, atMs: finishedAtMs };
 }
 

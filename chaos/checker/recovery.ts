@@ -35,8 +35,8 @@ function* slow({ faults }: Facts): Generator<Finding> {
   }
 }
 
-/** Faults after which a worker is gone for good, by their kinds. */
-export const DEATHS: readonly string[] = ["kill"];
+/** Faults after which a worker or a server is gone for good, by their kinds. */
+export const DEATHS: readonly string[] = ["kill", "server-kill"];
 
 /** Another fault that begins meanwhile may keep the others from taking what the dead one held. */
 function deadlineOf(death: FaultRecord, faults: readonly FaultRecord[]): number {

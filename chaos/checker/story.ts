@@ -148,7 +148,7 @@ export function fault(
 
 const sample = (atMs: number, running: number): What => ({
   op: "sample",
-  sample: { atMs, finished: 0, handled: 0, limited: running },
+  sample: { atMs, finished: 0, handled: 0, remote: 0, limited: running },
 });
 
 const watched = (): Entry[] => [

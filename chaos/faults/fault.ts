@@ -22,11 +22,14 @@ export const RESUME_MS = 1_000;
 /** After a server accepts connections again. */
 export const RESTART_MS = 5_000;
 
-export function anyWorker({ workers }: Stage, random: Random): ChaosProcess {
-  const [first, ...others] = workers;
-  if (first === undefined) throw new Error("no worker is left");
+export function oneOf<Item>(items: readonly Item[], random: Random): Item {
+  const [first, ...others] = items;
+  if (first === undefined) throw new Error("none is left");
   return random.pick([first, ...others]);
 }
+
+export const anyWorker = ({ workers }: Stage, random: Random): ChaosProcess =>
+  oneOf(workers, random);
 
 /** One of the workers is hit, and mended. */
 export const onWorker = (

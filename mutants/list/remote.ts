@@ -1,4 +1,4 @@
-import { type Mutant, test } from "../mutant.ts";
+import { chaos, type Mutant, test } from "../mutant.ts";
 
 /* Tasks of workers without a database: whose they are when a stream breaks or a server goes. */
 
@@ -114,5 +114,46 @@ export const REMOTE_MUTANTS: readonly Mutant[] = [
       },
     ],
     catchers: [test("test/integration/server/tidemill-worker.test.ts", { only: "does not fit" })],
+  },
+  {
+    name: "end-acked-before-commit",
+    breaks: "a server acknowledges the end of a task before the database has it",
+    edits: [
+      {
+        file: "src/server/workers/remote-acts.ts",
+        find: "      assignment.end(act.outcome, (answer) => {\n",
+        replace:
+          "      const isDone = act.outcome.kind === 'completed';\n" +
+          "      if (isDone) onDone({ state: 'completed', delaySeconds: 0 });\n" +
+          "      assignment.end(act.outcome, (answer) => {\n        if (isDone) return;\n",
+      },
+    ],
+    catchers: [
+      chaos({
+        seconds: 25,
+        seeds: [1, 2, 3],
+        faults: ["server-kill", "server-cut"],
+        rules: ["unkept-commit"],
+      }),
+    ],
+  },
+  {
+    name: "repeated-create-stored-again",
+    breaks: "a create that is sent again, because its answer was lost, is stored again",
+    edits: [
+      {
+        file: "src/server/producer/tidemill.ts",
+        find: 'const key = producerId === "" ? "" : `${producerId}:${seq}:${place}`;',
+        replace: "const key = `${producerId}:${seq}:${place}:${Math.random()}`;",
+      },
+    ],
+    catchers: [
+      chaos({
+        seconds: 25,
+        seeds: [1, 2, 3],
+        faults: ["server-kill", "server-cut"],
+        rules: ["doubled-enqueue"],
+      }),
+    ],
   },
 ];

@@ -87,6 +87,11 @@ it("receivers of CodeQ find its fields, its headers, and the old secret during a
   const { body: completed } = signedMessage(EVENT, "codeq", ["new"], NOW);
   expect(completed).toContain('"result":{"sent":12345678901234567890}}');
   expect(JSON.parse(completed)).toMatchObject({ status: "COMPLETED", error: "" });
+  const artifacts = [{ name: "report", url: "https://files.example.com/1" }];
+  const result = `{"$artifacts":${JSON.stringify(artifacts)},"result":1.0}`;
+  const { body: made } = signedMessage({ ...EVENT, result }, "codeq", ["new"], NOW);
+  expect(made).toContain('"result":1.0}');
+  expect(JSON.parse(made)).toMatchObject({ artifacts, result: 1 });
   expect(() => signedMessage(EVENT, "codeq", [], NOW)).toThrow(/without a secret/);
 });
 

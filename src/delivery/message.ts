@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import { splitArtifacts } from "./codeq-artifacts.ts";
 import { signWebhook } from "./signature.ts";
 
 export const WEBHOOK_FORMATS = ["standard", "codeq"] as const;
@@ -87,15 +88,16 @@ export function standardBody(event: WebhookEvent): string {
 /** The fields and names of CodeQ's result callback; a dead or cancelled task has failed there. */
 function codeqBody(event: WebhookEvent): string {
   const isCompleted = event.type === "task.completed";
+  const { result, artifacts } = splitArtifacts(event.result);
   const message = {
     taskId: event.taskId,
     eventType: event.task.queue,
     status: isCompleted ? "COMPLETED" : "FAILED",
     error: event.reason ?? (isCompleted ? "" : event.type.slice("task.".length)),
-    artifacts: [],
+    artifacts,
     completedAt: event.at.toISOString(),
   };
-  return withResult(JSON.stringify(message), event.result ?? "null", "}");
+  return withResult(JSON.stringify(message), result ?? "null", "}");
 }
 
 /**

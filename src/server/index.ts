@@ -9,6 +9,7 @@ export type { FetchJson, FetchLimits } from "./auth/issuer-keys.ts";
 export type { JwtIssuerOptions } from "./auth/issuer-options.ts";
 export type { StaticTokenOptions } from "./auth/static-tokens.ts";
 export { StreamAuth, type StreamAuthOptions } from "./auth/stream-auth.ts";
+export type { ClusterOptions } from "./cluster-options.ts";
 export type { TlsOptions } from "./grpc/tls.ts";
 export { createHttpApi, type HttpApi, type HttpApiContext } from "./http/api.ts";
 export type {

@@ -3,7 +3,9 @@ import { refuseUnknown, requireNumber, withoutUndefined } from "../base/options.
 import type { EgressOptions } from "../delivery/egress/options.ts";
 import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.ts";
 import type { AuthOptions } from "./auth/create.ts";
+import { type ClusterOptions, resolveCluster } from "./cluster-options.ts";
 import { checkTls, type TlsOptions } from "./grpc/tls.ts";
+import { type HttpLimits, resolveHttpLimits } from "./http/options.ts";
 import { isLoopback } from "./loopback.ts";
 
 /** Where one kind of client is served. */
@@ -33,8 +35,23 @@ export interface ServerOptions {
   readonly worker?: ListenOptions | false;
   /** REST, OpenAPI, health; false for none. Defaults to port 8080. */
   readonly http?: ListenOptions | false;
+  /** What one call, and the calls of one tenant, may take. Defaults to those of the REST API. */
+  readonly httpLimits?: HttpLimits;
   /** The page of metrics; false for none. Defaults to port 9464 of 127.0.0.1. */
   readonly metrics?: ListenOptions | false;
+  /**
+   * How it takes part in the cluster. Whoever leads judges all by its own settings, so those of
+   * servers and workers must agree.
+   *
+   * Defaults to those of workers, with `dispatcherStrategy` "notify".
+   */
+  readonly cluster?: ClusterOptions;
+  /**
+   * Whether the ports of streams tell anybody what they serve (gRPC reflection).
+   *
+   * Defaults to false.
+   */
+  readonly reflection?: boolean;
   /** Refuses a database whose tenants have no second wall. Defaults to false: it is logged. */
   readonly requireWall?: boolean;
   /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
@@ -79,7 +96,10 @@ export interface ResolvedServerOptions {
   readonly producer: ResolvedListen | undefined;
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
+  readonly httpLimits: HttpLimits;
   readonly metrics: ResolvedListen | undefined;
+  readonly cluster: ClusterOptions;
+  readonly reflection: boolean;
   readonly requireWall: boolean;
   readonly tls: TlsOptions | undefined;
   readonly keepaliveSeconds: number;
@@ -126,7 +146,10 @@ const KNOWN = [
   "producer",
   "worker",
   "http",
+  "httpLimits",
   "metrics",
+  "cluster",
+  "reflection",
   "requireWall",
   "tls",
   ...Object.keys(NUMBERS),
@@ -158,6 +181,9 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     egress,
     deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
     ...places,
+    httpLimits: resolveHttpLimits(given.httpLimits ?? {}),
+    cluster: resolveCluster(given.cluster ?? {}),
+    reflection: given.reflection === true,
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),

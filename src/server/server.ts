@@ -11,6 +11,7 @@ import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
+import { reflectionRoutes } from "./grpc/reflection.ts";
 import { localOnly } from "./http/local-only.ts";
 import { createMetricsPage, type MetricsSource } from "./http/metrics-page.ts";
 import { apiOf, ServerHttp } from "./http/server-http.ts";
@@ -110,6 +111,11 @@ export class TidemillServer implements AsyncDisposable {
     return listener.address;
   }
 
+  /** Of its worker in the registry, once it has started. Undefined: it has none. */
+  get workerId(): string | undefined {
+    return this.#worker?.id;
+  }
+
   /** Resolves when it listens. */
   async start(): Promise<void> {
     if (this.#supervisor !== undefined || this.#stopping !== undefined) {
@@ -157,7 +163,8 @@ export class TidemillServer implements AsyncDisposable {
         quotas: this.#quotas,
         urlGuard: this.#egress,
       });
-      const api = apiOf(this.#tenants, parts);
+      const { httpLimits } = this.#options;
+      const api = apiOf(this.#tenants, { ...parts, httpLimits });
       const isOpen = this.#options.auth.insecureNoAuth !== undefined;
       const fetch = isOpen ? localOnly(api.fetch, logger) : api.fetch;
       sources.push(api.metrics);
@@ -170,13 +177,13 @@ export class TidemillServer implements AsyncDisposable {
 
   /** A worker of the engine, whose tasks are run by remote ones, and that sends webhooks. */
   async #startWorker(): Promise<void> {
-    const { leaseSeconds, drainSeconds, deliverWebhooks } = this.#options;
+    const { cluster, leaseSeconds, drainSeconds, deliverWebhooks } = this.#options;
     const options = {
-      dispatcherStrategy: "notify",
+      ...cluster,
       leaseSeconds,
       drainTimeout: drainSeconds * 1000,
       deliverWebhooks,
-    } as const;
+    };
     const handsOut = this.#listeners.has("worker") || this.#listeners.has("http");
     if (handsOut) {
       this.#worker = await this.#mill.startRemoteWorker(options, this.#desk);
@@ -223,7 +230,9 @@ export class TidemillServer implements AsyncDisposable {
     routes: () => readonly StreamRoute[],
   ): void {
     if (at === undefined) return;
-    this.#listeners.set(name, new GrpcListener(this.#listenerOptions(name, at), routes()));
+    const streams = routes();
+    const served = this.#options.reflection ? [...streams, ...reflectionRoutes(streams)] : streams;
+    this.#listeners.set(name, new GrpcListener(this.#listenerOptions(name, at), served));
   }
 
   #producers(): readonly StreamRoute[] {

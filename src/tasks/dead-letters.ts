@@ -4,11 +4,13 @@ import { announceChange } from "../cluster/sql/changes.ts";
 import type { Queryable, Store } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
 import { toJson } from "./new-task.ts";
+import type { Amount } from "./quota.ts";
 import {
   type DeadFilter,
   editDeadLetter,
   purgeDeadLetters,
   redriveDeadLetters,
+  weighDeadLetters,
 } from "./sql/act.ts";
 import { listTasks } from "./sql/inspect.ts";
 import { type AdminChannels, requireTaskId, type TenantOptions } from "./task-admin.ts";
@@ -81,6 +83,11 @@ export class DeadLetters {
     return count;
   }
 
+  /** How many {@link redrive} would run again, and what they weigh. */
+  async weigh(filter: DeadLetterFilter, limit: number): Promise<Amount> {
+    return await weighDeadLetters(this.#db, this.#which(filter), limit);
+  }
+
   /** Deletes them for good. A key that was parked behind one flows again. Returns how many. */
   async purge(filter: DeadLetterFilter, options: ActOnManyOptions = {}): Promise<number> {
     const count = await this.#inBatches(filter, purgeDeadLetters, options);
@@ -100,14 +107,10 @@ export class DeadLetters {
   }
 
   async #inBatches(filter: DeadLetterFilter, act: Act, options: ActOnManyOptions): Promise<number> {
-    refuseUnknown("dead letter filter", filter, FILTER_KEYS);
     refuseUnknown("dead letter", options, ["limit"]);
     const { limit = Number.MAX_SAFE_INTEGER } = options;
     requireNumber("limit", limit, { min: 1, integer: true });
-    const { queue, queues, ...rest } = filter;
-    if (rest.cause !== undefined) requireOneOf("cause", rest.cause, CAUSES);
-    for (const id of rest.ids ?? []) requireTaskId(id);
-    const which: DeadFilter = { ...rest, queues: queue === undefined ? queues : [queue] };
+    const which = this.#which(filter);
     let total = 0;
     for (;;) {
       const most = Math.min(BATCH, limit - total);
@@ -115,6 +118,14 @@ export class DeadLetters {
       total += done.length;
       if (done.length < most || total >= limit) return total;
     }
+  }
+
+  #which(filter: DeadLetterFilter): DeadFilter {
+    refuseUnknown("dead letter filter", filter, FILTER_KEYS);
+    const { queue, queues, ...rest } = filter;
+    if (rest.cause !== undefined) requireOneOf("cause", rest.cause, CAUSES);
+    for (const id of rest.ids ?? []) requireTaskId(id);
+    return { ...rest, queues: queue === undefined ? queues : [queue] };
   }
 }
 

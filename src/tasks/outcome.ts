@@ -13,6 +13,8 @@ export class Outcome<Result = unknown> {
   /** Of a failure: whether it is tried again. Of a nack: that its pause is the backoff's. */
   readonly retry: boolean;
   readonly delaySeconds: number;
+  /** Of a failure: no attempt can run the payload, so the task is dead. */
+  readonly isInvalid: boolean;
   /** Of a worker that gives up on its own: nothing is done to what another holds by then. */
   readonly holder: string | undefined;
 
@@ -22,6 +24,7 @@ export class Outcome<Result = unknown> {
     this.reason = more.reason ?? "";
     this.retry = more.retry ?? false;
     this.delaySeconds = more.delaySeconds ?? 0;
+    this.isInvalid = more.isInvalid ?? false;
     this.holder = more.holder;
     Object.freeze(this);
   }
@@ -49,6 +52,11 @@ export function failed(reason: string, options: FailedOptions = {}): Outcome<nev
     reason: requireReason("failed", reason),
     retry: options.retry ?? true,
   });
+}
+
+/** The payload does not fit the schema of the queue: it waits as a dead letter for a person. */
+export function invalidPayload(reason: string): Outcome<never> {
+  return Outcome.of("failed", { reason: requireReason("failed", reason), isInvalid: true });
 }
 
 /** Not now: the task comes back after the delay, 0 meaning at once. The attempt counts. */

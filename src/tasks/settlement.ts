@@ -28,6 +28,7 @@ export function settle(task: ClaimedTask, outcome: Outcome, random: () => number
       return retryOrBury(task, { outcome: "nack", reason: outcome.reason }, delay);
     }
     case "failed":
+      if (outcome.isInvalid) return settleInvalid(task, new Error(outcome.reason));
       if (!outcome.retry) {
         const row = { ...setback(task, "failed", outcome.reason), state: "failed" as const };
         return { kind: "end", row };

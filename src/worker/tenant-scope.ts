@@ -1,3 +1,4 @@
+import { CommitUnknownError } from "../base/errors.ts";
 import type { Store } from "../db/database.ts";
 import { type UrlGuard, WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
@@ -6,9 +7,9 @@ import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
 import type { EncodedTask } from "../tasks/encode.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
 import type { NewTask } from "../tasks/new-task.ts";
-import { amountOf } from "../tasks/quota.ts";
+import { type Amount, amountOf } from "../tasks/quota.ts";
 import type { QuotaKeeper, Settle } from "../tasks/quota-keeper.ts";
-import type { EndOptions, ResultWaiter } from "../tasks/results.ts";
+import { type EndOptions, hasEnded, type ResultWaiter } from "../tasks/results.ts";
 import type { TaskRow } from "../tasks/sql/inspect.ts";
 import {
   type AdminChannels,
@@ -58,7 +59,7 @@ export class TenantScope {
   readonly #schedules: ScheduleAdmin;
 
   constructor(context: ScopeContext, { tenant, queues }: ScopeOptions) {
-    const { store, channels, onEnqueued } = context;
+    const { store, channels } = context;
     this.tenant = tenant;
     this.#scope = { tenant, ...(queues === "all" ? {} : { queues: [...queues] }) };
     this.#context = context;
@@ -66,9 +67,12 @@ export class TenantScope {
     this.#tasks = new TaskAdmin(store, channels);
     this.#dead = new DeadLetters(store, channels);
     this.webhooks = new WebhookAdmin(store, context.urlGuard);
-    this.#schedules = new ScheduleAdmin(this.#enqueue, channels.changes, (queue) =>
-      onEnqueued(queue, 1),
-    );
+    this.#schedules = this.#schedulesOver(this.#enqueue);
+  }
+
+  #schedulesOver(enqueue: EnqueueContext): ScheduleAdmin {
+    const { channels, onEnqueued } = this.#context;
+    return new ScheduleAdmin(enqueue, channels.changes, (queue) => onEnqueued(queue, 1));
   }
 
   /**
@@ -88,10 +92,28 @@ export class TenantScope {
   #metered(): EnqueueContext {
     const { tenant } = this;
     const { quotas } = this.#context;
-    if (quotas?.isMetered(tenant) !== true) return this.#enqueue;
+    if (quotas === undefined || !this.#isMetered) return this.#enqueue;
     const meter = async (encoded: readonly EncodedTask[]): Promise<Settle> =>
       (await quotas.admit(tenant, amountOf(encoded))) ?? (() => {});
     return { ...this.#enqueue, meter };
+  }
+
+  get #isMetered(): boolean {
+    return this.#context.quotas?.isMetered(this.tenant) === true;
+  }
+
+  /** Lets so much come back, as new tasks are let in, or throws. */
+  async #admitted<T>(amount: Amount, act: () => Promise<T>): Promise<T> {
+    const settle = await this.#context.quotas?.admit(this.tenant, amount);
+    let isStored = true;
+    try {
+      return await act();
+    } catch (error) {
+      isStored = error instanceof CommitUnknownError;
+      throw error;
+    } finally {
+      settle?.(isStored);
+    }
   }
 
   async task(id: string): Promise<TaskRow> {
@@ -123,7 +145,11 @@ export class TenantScope {
   }
 
   async retry(id: string): Promise<void> {
-    await this.#tasks.retry(id, this.#scope);
+    const retry = (): Promise<void> => this.#tasks.retry(id, this.#scope);
+    if (!this.#isMetered) return await retry();
+    const row = await this.task(id);
+    // One that still waits is there already.
+    await (hasEnded(row) ? this.#admitted(amountOfRow(row), retry) : retry());
   }
 
   /** Deletes tasks that ended before an instant, at most so many, and tells which instant. */
@@ -135,7 +161,13 @@ export class TenantScope {
   }
 
   async redrive(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
-    return await this.#dead.redrive({ ...filter, ...this.#scope }, { limit });
+    const which = { ...filter, ...this.#scope };
+    if (!this.#isMetered) return await this.#dead.redrive(which, { limit });
+    const amount = await this.#dead.weigh(which, limit);
+    if (amount.tasks === 0) return 0;
+    // Those that died meanwhile were not let in.
+    const most = { limit: amount.tasks };
+    return await this.#admitted(amount, () => this.#dead.redrive(which, most));
   }
 
   async purge(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
@@ -179,6 +211,18 @@ export class TenantScope {
   }
 
   async runSchedule(name: string): Promise<{ readonly id: string; readonly queue: string }> {
-    return await this.#schedules.runNow(name, this.#scope);
+    if (!this.#isMetered) return await this.#schedules.runNow(name, this.#scope);
+    const { payload } = await this.schedule(name);
+    const amount = amountOf([{ payload: JSON.stringify(payload) ?? "" }]);
+    // Let in before: nobody is to wait for room with a connection in hand.
+    const marking = { ...this.#enqueue, meter: () => Promise.resolve(() => {}) };
+    return await this.#admitted(amount, () =>
+      this.#schedulesOver(marking).runNow(name, this.#scope),
+    );
   }
 }
+
+const amountOfRow = ({ payload, bytes }: TaskRow): Amount => ({
+  tasks: 1,
+  bytes: Buffer.byteLength(payload ?? "") + (bytes?.length ?? 0),
+});

@@ -12,7 +12,7 @@ const ANYBODY = { tenant: "default", scopes: ["admin"] } as const;
 
 /** What the flags say, with the files that they name. */
 export function serverOptionsOf(flags: ServeFlags): ServerOptions {
-  const { host, http, producer, worker, metrics, requireWall } = flags;
+  const { host, http, producer, worker, metrics, reflection, requireWall } = flags;
   const { leaseSeconds, graceSeconds, drainSeconds } = flags;
   return withoutUndefined({
     auth: authOf(flags),
@@ -24,6 +24,7 @@ export function serverOptionsOf(flags: ServeFlags): ServerOptions {
     producer,
     worker,
     metrics,
+    reflection,
     requireWall,
     leaseSeconds,
     graceSeconds,

@@ -25,6 +25,7 @@ export interface ServeFlags extends GlobalFlags {
   readonly jwtAudience?: readonly string[];
   readonly jwksUrl?: string;
   readonly insecureNoAuth?: boolean;
+  readonly reflection?: boolean;
   readonly requireWall?: boolean;
   readonly leaseSeconds?: number;
   readonly graceSeconds?: number;
@@ -74,6 +75,7 @@ export const SERVE_SETTINGS: readonly Setting[] = [
   { flags: "--jwt-audience <names>", says: "its aud must be one of these", read: list },
   { flags: "--jwks-url <url>", says: "where it publishes its keys, by https" },
   { flags: "--insecure-no-auth", says: "everybody on this machine may do everything" },
+  { flags: "--reflection", says: "tell anybody what the streams are (gRPC reflection)" },
   { flags: "--require-wall", says: "refuse a database without row-level security of tenants" },
   { flags: "--lease-seconds <n>", says: "lease of a remote worker (default: 60)", read: seconds },
   {

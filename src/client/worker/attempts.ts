@@ -1,13 +1,12 @@
-import { messageOf } from "../../base/errors.ts";
 import { inTrace, isTracing } from "../../base/trace-context.ts";
 import { checkOutcome, type Outcome } from "../../tasks/outcome.ts";
 import { validated } from "../../tasks/schema.ts";
-import { endOf, failAct, threwAct, type WireAct } from "./end-act.ts";
-import { type ContextActs, RemoteContext } from "./remote-context.ts";
+import { endOf, invalidAct, threwAct, type WireAct } from "./end-act.ts";
+import { RemoteContext, type RemoteContextActs } from "./remote-context.ts";
 import type { RemoteTask } from "./remote-task.ts";
 
 export interface AttemptsOptions {
-  readonly acts: ContextActs;
+  readonly acts: RemoteContextActs;
   readonly resultBytesMax: () => number;
   /** What its handler said of a task, or what is wrong with what it said. */
   readonly onEnded: (task: RemoteTask, act: WireAct, didThrow: boolean) => void;
@@ -35,8 +34,7 @@ export class Attempts {
         task.setPayload(await validated(schema, task.payload, `the payload of queue "${name}"`));
       }
     } catch (error) {
-      // No attempt can make it fit.
-      this.#end(task, failAct(messageOf(error), true), false);
+      this.#end(task, invalidAct(error), false);
       return;
     }
     this.#call(task);

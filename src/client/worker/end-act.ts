@@ -35,7 +35,14 @@ function complete({ value }: Outcome, bytesMax: number): WireAct {
 }
 
 export function failAct(reason: string, isFinal: boolean): WireAct {
-  return { $case: "fail", value: { reason: shortened(reason), isFinal } };
+  const value = { reason: shortened(reason), isFinal, isInvalidPayload: false };
+  return { $case: "fail", value };
+}
+
+/** No attempt can make the payload fit. */
+export function invalidAct(error: unknown): WireAct {
+  const reason = shortened(messageOf(error));
+  return { $case: "fail", value: { reason, isFinal: true, isInvalidPayload: true } };
 }
 
 /** A handler that threw: tried again by the queue's policy. */

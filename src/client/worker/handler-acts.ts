@@ -6,7 +6,7 @@ import { errorOf } from "../remote-error.ts";
 import type { PendingAct } from "./act-line.ts";
 import type { WireAct } from "./end-act.ts";
 import type { HeldTasks } from "./held-tasks.ts";
-import type { ContextActs } from "./remote-context.ts";
+import type { RemoteContextActs } from "./remote-context.ts";
 import type { RemoteTask } from "./remote-task.ts";
 
 export interface HandlerActsOptions {
@@ -21,7 +21,7 @@ export interface HandlerActsOptions {
 const OPEN_MAX = 16;
 
 /** What a handler does through its context, and the extensions that the worker asks for itself. */
-export class HandlerActs implements ContextActs {
+export class HandlerActs implements RemoteContextActs {
   readonly #held: HeldTasks;
   readonly #options: HandlerActsOptions;
 

@@ -65,6 +65,7 @@ export class HeldTasks {
     const task = this.find(token);
     if (task === undefined) return;
     task.isRenewing = false;
+    task.namedUntilMs = Infinity;
     if (leaseUntil !== undefined) task.leaseUntil = leaseUntil;
     task.trust(remainingMs, this.#options.clock.now());
     this.#watch.noLaterThan(nextLookMs(task, true));
@@ -84,7 +85,7 @@ export class HeldTasks {
       if (task.link !== link) continue;
       task.link = undefined;
       task.isRenewing = false;
-      task.orphanUntilMs = nowMs + forMs;
+      task.orphanUntilMs = Math.min(nowMs + forMs, task.namedUntilMs);
       task.renewAtMs = nowMs; // The next server is asked at once, unless it was named there.
       this.#watch.noLaterThan(nextLookMs(task, this.#options.canAsk()));
     }
@@ -105,6 +106,7 @@ export class HeldTasks {
     const nowMs = this.#options.clock.now();
     for (const task of tasks) {
       task.link = link;
+      task.namedUntilMs = task.orphanUntilMs;
       task.orphanUntilMs = Infinity;
       task.renewAtMs = nowMs + Math.max(0, (task.trustedUntilMs - nowMs) / 2);
     }

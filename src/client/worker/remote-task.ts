@@ -25,6 +25,11 @@ export class RemoteTask implements Task {
   trustedUntilMs = 0;
   /** Until then its handler goes on without a stream. Infinity: a server has it. */
   orphanUntilMs = Infinity;
+  /**
+   * What that was when a server was told of it, until that server says that it has it. A hello that
+   * is acknowledged proves nothing: the stream may break before the task was taken over.
+   */
+  namedUntilMs = Infinity;
   /** When to ask for an extension, if no renewal comes. */
   renewAtMs = 0;
   /** An extension of our own is on its way. */

@@ -8,6 +8,7 @@ import type { ResolvedListen } from "../options.ts";
 import { createHttpApi, type HttpApi } from "./api.ts";
 import type { ClaimDesk } from "./claim-desk.ts";
 import { HttpListener, type ListenerContext } from "./listener.ts";
+import type { HttpLimits } from "./options.ts";
 
 export interface ServerHttpParts {
   readonly tls: TlsOptions | undefined;
@@ -20,12 +21,14 @@ export interface ApiParts {
   readonly auth: Auth;
   readonly desk: ClaimDesk & { drain(): void };
   readonly logger: Logger;
+  readonly httpLimits: HttpLimits;
 }
 
 /** What a server answers by HTTP, in its name. */
-export function apiOf(tenants: Tenants, { mill, auth, desk, logger }: ApiParts): HttpApi {
+export function apiOf(tenants: Tenants, parts: ApiParts): HttpApi {
+  const { mill, auth, desk, logger, httpLimits } = parts;
   const { authenticator } = auth;
-  const api = createHttpApi({ mill, tenants, authenticator, desk, logger });
+  const api = createHttpApi({ mill, tenants, authenticator, desk, logger }, httpLimits);
   const drain = (): void => {
     api.drain();
     desk.drain();

@@ -52,7 +52,9 @@ export function toldAgain(said: Outcome, ended: EndedClaim): ActDone | undefined
   const isBack = state === "pending" || state === "scheduled";
   const isSame: Readonly<Record<Outcome["kind"], boolean>> = {
     completed: state === "completed",
-    failed: said.retry ? state === "dead" || (isBack && outcome === "failed") : state === "failed",
+    failed: said.retry
+      ? state === "dead" || (isBack && outcome === "failed")
+      : state === (said.isInvalid ? "dead" : "failed"),
     nack: state === "dead" || (isBack && outcome === "nack"),
     // What was lost, or failed, was counted: then there is an outcome.
     abandon: isBack && outcome === null,

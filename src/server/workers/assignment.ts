@@ -17,6 +17,11 @@ const WRITTEN: Readonly<Record<Outcome["kind"], readonly WrittenEnd[]>> = {
   abandon: ["put-back"],
 };
 
+function expectedOf({ kind, retry, isInvalid }: Outcome): readonly WrittenEnd[] {
+  if (kind !== "failed" || retry) return WRITTEN[kind];
+  return isInvalid ? ["bury"] : ["end"];
+}
+
 /**
  * One task in the hands of a remote worker: running → said (the worker told how it ended) →
  * answered (that was written, or something else was, or the lease was lost before). One that
@@ -59,7 +64,7 @@ export class Assignment {
       return;
     }
     this.#onAnswer = onAnswer;
-    this.#expected = outcome.kind === "failed" && !outcome.retry ? ["end"] : WRITTEN[outcome.kind];
+    this.#expected = expectedOf(outcome);
     this.#resolve(outcome);
   }
 

@@ -3,7 +3,7 @@ import { InvalidInputError } from "../../base/errors.ts";
 import type { JsonText } from "../../base/json-text.ts";
 import { isUuid } from "../../base/uuid.ts";
 import type { ClaimedTask } from "../../tasks/claimed-task.ts";
-import { abandon, completed, failed, nack } from "../../tasks/outcome.ts";
+import { abandon, completed, failed, invalidPayload, nack } from "../../tasks/outcome.ts";
 import type { LeaseToken } from "../../tasks/task.ts";
 import type {
   ActAck,
@@ -82,8 +82,11 @@ export function readAct(given: GivenAct, leaseSeconds: number): ReadAct {
       return { token, needs: "task.finish", act: { kind: "end", outcome: completed(value) } };
     }
     case "fail": {
-      const { reason, isFinal } = act.value;
-      const outcome = failed(readReason(reason), { retry: !isFinal });
+      const { isFinal, isInvalidPayload } = act.value;
+      const reason = readReason(act.value.reason);
+      const outcome = isInvalidPayload
+        ? invalidPayload(reason)
+        : failed(reason, { retry: !isFinal });
       return { token, needs: "task.finish", act: { kind: "end", outcome } };
     }
     case "nack": {

@@ -149,6 +149,8 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
         leaseSeconds: this.#leaseSeconds,
       });
       if (lost.length > 0) this.#sendLost(lost);
+      // From here on these are this server's: before, the worker could not know.
+      this.#renewed([...this.#session.held.values()]);
     } catch (error) {
       if (!(error instanceof UnauthenticatedError)) throw streamErrorOf(error);
       throw new StreamError(status.UNAUTHENTICATED, error.message);

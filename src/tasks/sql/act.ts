@@ -154,6 +154,27 @@ export async function redriveDeadLetters(
   return rows.map((row) => row.id);
 }
 
+const WEIGH = statement(
+  "dead_letters_weigh",
+  `SELECT count(*)::int AS tasks,
+          COALESCE(sum(octet_length(one.payload)), 0)::float8
+            + COALESCE(sum(octet_length(one.bytes)), 0)::float8 AS bytes
+     FROM (SELECT payload, bytes FROM {schema}.dead_letters ${DEAD_FILTER}
+            ORDER BY claim_order
+            LIMIT $7) AS one`,
+);
+
+/** How many a redrive of so many would take, and what their payloads weigh. */
+export async function weighDeadLetters(
+  db: Queryable,
+  filter: DeadFilter,
+  max: number,
+): Promise<{ readonly tasks: number; readonly bytes: number }> {
+  type Weight = { readonly tasks: number; readonly bytes: number };
+  const [weight] = await db.query<Weight>(WEIGH, [...filterValues(filter), max]);
+  return weight ?? { tasks: 0, bytes: 0 };
+}
+
 const PURGE = statement(
   "dead_letters_purge",
   `WITH picked AS MATERIALIZED (

@@ -136,7 +136,10 @@ describe("a remote worker", () => {
       onAck: (ack) => void (acks.has(ack.task.id) ? undefined : acks.set(ack.task.id, ack)),
     });
     await eventually(() => expect(acks.size).toBe(3));
-    expect(ids.map((id) => acks.get(id)?.state)).toEqual(["completed", "failed", "scheduled"]);
+    expect(ids.map((id) => acks.get(id)?.state)).toEqual(["completed", "dead", "scheduled"]);
+    expect(await server.mill.deadLetters.list()).toMatchObject([
+      { id: ids[1], cause: "invalid_payload", reason: expect.stringContaining("payload") },
+    ]);
     expect((await server.mill.tasks.get(ids[0] ?? "")).result).toEqual({ double: 8 });
   });
 

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
+import type { ServerOptions } from "../../../src/server/index.ts";
 import { onCleanup } from "../../support/database.ts";
 import { ACME, type Scene, scene } from "../server/scene.ts";
 import { type Block, blocksOf, REPOSITORY } from "./blocks.ts";
@@ -24,8 +25,10 @@ function block(language: string, holds: string): Block {
 }
 
 /** The repository's folder of messages is where the page expects that of the package. */
-async function stage(): Promise<Scene & { env: NodeJS.ProcessEnv; folder: string }> {
-  const made = await scene();
+async function stage(
+  server: ServerOptions = {},
+): Promise<Scene & { env: NodeJS.ProcessEnv; folder: string }> {
+  const made = await scene({ server });
   const folder = mkdtempSync(join(tmpdir(), "tidemill-docs-"));
   onCleanup(() => Promise.resolve(rmSync(folder, { recursive: true })));
   const env = { ...process.env, TIDEMILL_PRODUCER: made.url, TIDEMILL_TOKEN: ACME };
@@ -63,6 +66,18 @@ it("grpcurl creates a task as the page says", async (context) => {
   const { stdout } = await run("sh", ["-c", code], { cwd: REPOSITORY, env });
   expect(stdout).toContain('"taskId"');
   expect(await payloads(made)).toEqual(STORED);
+});
+
+it("grpcurl needs no files of a server that reflects", async (context) => {
+  if (!(await works("grpcurl", ["-version"]))) return context.skip("grpcurl is not installed");
+  const { env } = await stage({ reflection: true });
+  const { code } = block("sh", "describe tidemill.v1.NewTask");
+  const { stdout } = await run("sh", ["-c", code], { cwd: REPOSITORY, env });
+  expect(stdout).toContain("producerpb.ProducerStream\n");
+  expect(stdout).toContain("grpc.health.v1.Health\n");
+  expect(stdout).toContain("bytes payload = ");
+  const all = await run("sh", ["-c", 'grpcurl -plaintext "$TIDEMILL_PRODUCER" describe'], { env });
+  expect(all.stdout).toContain("rpc Stream ( stream .tidemill.v1.FromProducer )");
 });
 
 it("tokens of the page are such as the server takes", async () => {

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
 import { ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ACME_WORKER, GLOBEX_WORKER, LETTERS_HAND, type Scene, scene } from "./scene.ts";
+import { ACME_WORKER, GLOBEX_WORKER, LETTERS_HAND, READER, type Scene, scene } from "./scene.ts";
 
 const tenant = "acme";
 let one: Scene;
@@ -261,6 +261,44 @@ describe("a claim of CodeQ's clients by HTTP", () => {
     expect((await call(other, `${c}/abandon`)).status).toBe(409);
     const none = await call(one, "/v1/codeq/tasks/claim", { commands: ["nobody-asks"] });
     expect(none.status).toBe(204);
+  });
+
+  it("is completed with artifacts, which are read beside the result", async () => {
+    const mails = newQueue();
+    await one.mill.enqueue(mails, 1, { tenant });
+    const claiming = { commands: [mails.name], waitSeconds: 20 };
+    const id = String((await call(one, "/v1/codeq/tasks/claim", claiming)).body["id"]);
+    const path = `/v1/codeq/tasks/${id}/result`;
+    const content = Buffer.from("pages").toString("base64");
+    const refused = async (artifact: object): Promise<string> => {
+      const said = await call(one, path, { status: "COMPLETED", artifacts: [artifact] });
+      expect([artifact, said.status]).toEqual([artifact, 400]);
+      return String(said.body["error"]);
+    };
+    expect(await refused({ name: "a" })).toContain("needs a url or contentBase64");
+    expect(await refused({ name: "a", url: "here" })).toContain("url that is none");
+    const both = { name: "a", url: "https://x.test", contentBase64: content };
+    expect(await refused(both)).toContain("give one of them");
+    expect(await refused({ name: "a", contentBase64: "@" })).toContain("not base64");
+    const odd = { name: "a", contentBase64: content, contentType: "text/html;x,y" };
+    expect(await refused(odd)).toContain("contentType");
+    await refused({ url: "https://x.test" });
+    const artifacts = [
+      { name: "report", contentBase64: content, contentType: "application/pdf" },
+      { name: "log", url: "https://files.example.com/1.log" },
+    ];
+    const kept = [
+      { name: "report", url: `data:application/pdf;base64,${content}` },
+      { name: "log", url: "https://files.example.com/1.log" },
+    ];
+    const done = await call(other, path, { status: "COMPLETED", result: { ok: true }, artifacts });
+    expect(done.body).toMatchObject({ result: { ok: true }, artifacts: kept });
+    const { host, port } = other.server.address("http");
+    const read = await fetch(`http://${host}:${port}${path}`, {
+      headers: { authorization: `Bearer ${READER}` },
+    });
+    expect(await read.json()).toMatchObject({ result: { result: { ok: true }, artifacts: kept } });
+    expect(await one.mill.result(id)).toEqual({ $artifacts: kept, result: { ok: true } });
   });
 });
 

@@ -229,3 +229,53 @@ it("a repetition at the quota finds its task, and what is new is refused", async
   expect(await send("grpc", "new")).toEqual(["TM_QUOTA"]);
   expect(await send("expired")).toEqual(["TM_QUOTA"]);
 });
+
+it("holds for what a tenant runs again, and for its schedules that it runs by hand", async () => {
+  const { server, another, database, mill } = await servers();
+  await setQuota([server, another], { pendingTasks: 3 });
+  await database.pool.query("DELETE FROM tidemill.tasks; DELETE FROM tidemill.task_packs");
+  const post = (path: string, json: object = {}): Promise<Reply> =>
+    call(server, ["POST", path], json);
+  const ids: unknown[] = [];
+  await eventually(async () => {
+    const task = { queue: "mails", payload: ids.length, maxAttempts: 1 };
+    const { body } = await post("/v1/tasks", task);
+    if (body["id"] !== undefined) ids.push(body["id"]);
+    expect(ids).toHaveLength(3);
+  });
+  const fail = mails.handle(() => Promise.reject(new Error("as told")));
+  const worker = await mill.startWorker({ handlers: [fail] });
+  await eventually(async () => expect(await mill.deadLetters.list()).toHaveLength(3));
+  await worker.stop();
+
+  const operate = (pendingTasks: number): Promise<Reply> =>
+    call(server, ["PUT", "/v1/tenants/acme/quota"], { pendingTasks }, OPERATOR);
+  await operate(2);
+  const schedule = { cron: "0 0 1 1 *", queue: "mails", payload: 1 };
+  const put = await call(server, ["PUT", "/v1/schedules/yearly"], schedule);
+  expect(put.status, JSON.stringify(put.body)).toBeLessThan(300);
+  await eventually(async () => {
+    const whole = await post("/v1/dead-letters/redrive", { queue: "mails" });
+    expect(whole).toMatchObject({ status: 429, body: { code: "TM_QUOTA" } });
+  });
+  expect(await mill.deadLetters.list()).toHaveLength(3);
+  await eventually(async () => {
+    const some = await post("/v1/dead-letters/redrive", { queue: "mails", limit: 2 });
+    expect(some.status).toBe(200);
+  });
+  const [left] = await mill.deadLetters.list();
+  for (const path of [`/v1/tasks/${left?.id}/retry`, "/v1/schedules/yearly/run"]) {
+    const refused = await post(path);
+    expect([path, refused.status, refused.body["code"]]).toEqual([path, 429, "TM_QUOTA"]);
+  }
+  expect(await mill.deadLetters.list()).toHaveLength(1);
+  // One that waits is there already, and may be hurried.
+  const [waiting] = await mill.tasks.list({ tenant: "acme", state: "pending" });
+  expect((await post(`/v1/tasks/${waiting?.id}/retry`)).status).toBe(200);
+  await operate(10);
+  await eventually(async () => {
+    expect((await post("/v1/schedules/yearly/run")).status).toBe(201);
+  });
+  expect((await post(`/v1/tasks/${left?.id}/retry`)).status).toBe(200);
+  expect(await mill.deadLetters.list()).toEqual([]);
+});

@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import { type Queue, queue } from "../../../src/index.ts";
 import type {
   Act,
   ActAck,
@@ -10,11 +11,30 @@ import type {
 import { onCleanup } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type TidemillWorker, tidemillWorker } from "../../support/stream-client.ts";
-import { ACME_WORKER } from "./scene.ts";
+import { ACME_WORKER, type Scene } from "./scene.ts";
 
 type Case = NonNullable<ToWorker["message"]>["$case"];
 type Value<C extends Case> = Extract<NonNullable<ToWorker["message"]>, { $case: C }>["value"];
 type GivenAct = NonNullable<Act["act"]>;
+
+/** Whose the token of the hello is. */
+export const tenant = "acme";
+
+/** A server at which tasks are handed out, and lost soon. */
+export const HANDED_OUT = {
+  worker: { port: 0 },
+  graceSeconds: 0.3,
+  leaseSeconds: 3,
+  drainSeconds: 5,
+} as const;
+
+let queues = 0;
+/** Each test has a queue of its own. */
+export function newQueue(options: { readonly timeoutSeconds?: number } = {}): Queue {
+  queues += 1;
+  const backoff = { kind: "fixed", baseSeconds: 0.01 } as const;
+  return queue(`queue-${queues}`, { backoff, ...options });
+}
 
 const HELLO: WorkerHello = {
   token: ACME_WORKER,
@@ -35,6 +55,10 @@ export class RemoteHand {
   constructor(port: number) {
     this.stream = tidemillWorker(`127.0.0.1:${port}`);
     onCleanup(() => Promise.resolve(this.stream.close()));
+  }
+
+  static at({ server }: Pick<Scene, "server">): RemoteHand {
+    return new RemoteHand(server.address("worker").port);
   }
 
   /** Says hello, and waits to be known or to be told off. */
@@ -120,7 +144,7 @@ export const complete = (result?: unknown): GivenAct => ({
 });
 export const fail = (reason: string, isFinal = false): GivenAct => ({
   $case: "fail",
-  value: { reason, isFinal },
+  value: { reason, isFinal, isInvalidPayload: false },
 });
 export const nack = (delaySeconds: number, reason = "busy"): GivenAct => ({
   $case: "nack",

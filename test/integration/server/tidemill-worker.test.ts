@@ -8,35 +8,23 @@ import {
   complete,
   extend,
   fail,
+  HANDED_OUT,
   nack,
+  newQueue,
   progress,
   RemoteHand,
+  tenant,
   tokenOf,
 } from "./remote-hand.ts";
 import { GLOBEX_WORKER, MAILS_WORKER, READER, type Scene, scene } from "./scene.ts";
 
-const tenant = "acme";
-const LEASE_SECONDS = 3;
 let base: Scene;
 
 beforeAll(async () => {
-  const server = {
-    worker: { port: 0 },
-    graceSeconds: 0.3,
-    leaseSeconds: LEASE_SECONDS,
-    drainSeconds: 5,
-  };
-  base = await scene({ server, until: "file" });
+  base = await scene({ server: HANDED_OUT, until: "file" });
 });
 
-const hand = (server = base): RemoteHand => new RemoteHand(server.server.address("worker").port);
-
-/** Each test has a queue of its own. */
-let queues = 0;
-function newQueue() {
-  queues += 1;
-  return queue(`queue-${queues}`, { backoff: { kind: "fixed", baseSeconds: 0.01 } });
-}
+const hand = (at = base): RemoteHand => RemoteHand.at(at);
 
 describe("a hello of Tidemill's worker", () => {
   it("is answered with the limits of the stream", async () => {
@@ -46,8 +34,8 @@ describe("a hello of Tidemill's worker", () => {
         workerId: "hand-1",
         tenant,
         server: { name: "tidemill", version: VERSION, capabilities: [] },
-        leaseSeconds: LEASE_SECONDS,
-        graceSeconds: 0.3,
+        leaseSeconds: HANDED_OUT.leaseSeconds,
+        graceSeconds: HANDED_OUT.graceSeconds,
         actsMax: 1_000,
         messageBytesMax: 4 * 1024 * 1024,
       },
@@ -167,7 +155,7 @@ it("gets all that is known of a task, and keeps the bytes of its payload", async
   });
   expect(task.payload).toEqual(bytes);
   expect(task.lease?.remainingMs).toBeGreaterThan(0);
-  expect(task.lease?.remainingMs).toBeLessThan(LEASE_SECONDS * 1000);
+  expect(task.lease?.remainingMs).toBeLessThan(HANDED_OUT.leaseSeconds * 1000);
   expect(task.lease?.leaseUntil?.getTime()).toBeGreaterThan(before);
 });
 

@@ -1,6 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { uuidv4 } from "../../../src/base/uuid.ts";
-import { queue } from "../../../src/index.ts";
 import { claimPacks } from "../../../src/tasks/sql/packs.ts";
 import type { Task, WorkerHello } from "../../../src/wire/generated/tidemill/v1/worker.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -9,34 +8,26 @@ import {
   complete,
   extend,
   fail,
+  HANDED_OUT,
   nack,
+  newQueue,
   progress,
   RemoteHand,
+  tenant,
   tokenOf,
 } from "./remote-hand.ts";
 import { GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
 
-const tenant = "acme";
 let one: Scene;
 let other: Scene;
 
-const server = { worker: { port: 0 }, graceSeconds: 0.3, leaseSeconds: 3, drainSeconds: 5 };
-
 beforeAll(async () => {
-  one = await scene({ server, until: "file" });
-  other = await scene({ server, until: "file", database: one.database });
+  one = await scene({ server: HANDED_OUT, until: "file" });
+  other = await scene({ server: HANDED_OUT, until: "file", database: one.database });
 });
 
 async function hand(at: Scene, hello: Partial<WorkerHello> = {}): Promise<RemoteHand> {
-  return await new RemoteHand(at.server.address("worker").port).hello(hello);
-}
-
-/** Each test has a queue of its own. */
-let queues = 0;
-function newQueue(options: { timeoutSeconds?: number } = {}) {
-  queues += 1;
-  const backoff = { kind: "fixed", baseSeconds: 0.01 } as const;
-  return queue(`queue-${queues}`, { backoff, ...options });
+  return await RemoteHand.at(at).hello(hello);
 }
 
 /** Tasks that a worker got from the first server. */
@@ -297,7 +288,10 @@ describe("a worker that comes back to another server", () => {
   });
 
   it.each(["breaks", "stays"])("keeps it when the first stops and its stream %s", async (how) => {
-    const first = await scene({ server: { ...server, drainSeconds: 0.3 }, database: one.database });
+    const first = await scene({
+      server: { ...HANDED_OUT, drainSeconds: 0.3 },
+      database: one.database,
+    });
     const mails = newQueue();
     const before = await hand(first, { queues: [mails.name] });
     await one.mill.enqueue(mails, 1, { tenant });

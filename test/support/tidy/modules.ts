@@ -76,9 +76,17 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
  * handlers get and say, and nothing that acts.
  */
 const SHARED_WITH_CLIENT: readonly string[] = [
-  ...["context", "limits", "new-task", "outcome", "priority", "queue", "schema", "task"].map(
-    (name) => `src/tasks/${name}.ts`,
-  ),
+  ...[
+    "context",
+    "handler-context",
+    "limits",
+    "new-task",
+    "outcome",
+    "priority",
+    "queue",
+    "schema",
+    "task",
+  ].map((name) => `src/tasks/${name}.ts`),
   "src/db/executor.ts", // An interface: what `complete(tx)` takes.
   "src/cluster/ring.ts", // Arithmetic: a lane has the number of a bucket in it.
 ];

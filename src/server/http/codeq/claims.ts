@@ -7,6 +7,7 @@ import {
   TidemillError,
 } from "../../../base/errors.ts";
 import { JsonText } from "../../../base/json-text.ts";
+import { joinArtifacts } from "../../../delivery/codeq-artifacts.ts";
 import { LeaseLostError } from "../../../tasks/task.ts";
 import type { TenantScope } from "../../../worker/tenant-scope.ts";
 import { type Caller, may } from "../../auth/caller.ts";
@@ -14,6 +15,7 @@ import type { ClaimDesk, ClaimToken, HeldTask } from "../claim-desk.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { claimedQueues } from "../routes/claims.ts";
 import { anyJson } from "../schemas.ts";
+import { artifactOf, type GivenArtifact, givenArtifacts } from "./artifacts.ts";
 import { type CodeqContext, codeqTask, findTask, idParams, TAG } from "./tasks.ts";
 import { toCodeqTask } from "./view.ts";
 
@@ -183,6 +185,7 @@ interface GivenResult {
   readonly status: string;
   readonly result?: unknown;
   readonly error?: string | undefined;
+  readonly artifacts?: readonly GivenArtifact[] | undefined;
 }
 
 async function submit(
@@ -190,25 +193,27 @@ async function submit(
   { caller, scope, id }: { readonly caller: Caller; readonly scope: TenantScope; id: string },
   given: GivenResult,
 ): Promise<object> {
-  const { status, result, error = "" } = given;
+  const { status, error = "" } = given;
   if (status !== "COMPLETED" && status !== "FAILED") throw new InvalidInputError("invalid status");
   if (status === "FAILED" && error.trim() === "") {
     throw new InvalidInputError("error required when status=FAILED");
   }
+  const artifacts = (given.artifacts ?? []).map(artifactOf);
   const token = await tokenOf(desk, caller, id);
-  const json = result instanceof JsonText ? result : undefined;
+  const result = given.result instanceof JsonText ? given.result : undefined;
+  const stored = joinArtifacts({ result: result?.text, artifacts });
   await act(() =>
     status === "COMPLETED"
-      ? desk.complete(caller, token, json)
+      ? desk.complete(caller, token, stored === undefined ? undefined : new JsonText(stored))
       : desk.fail(caller, token, { reason: error, retry: true }),
   );
   const { finished_at } = await findTask(scope, id);
   return {
     taskId: id,
     status,
-    result: json,
+    result,
     error: error || undefined,
-    artifacts: [],
+    artifacts: status === "COMPLETED" ? artifacts : [],
     completedAt: finished_at ?? undefined,
   };
 }
@@ -224,7 +229,7 @@ function finishing(desk: ClaimDesk): Endpoint[] {
       act: "task.finish",
       errors: "codeq",
       params: idParams,
-      body: z.object(resultFields),
+      body: z.object({ ...resultFields, artifacts: givenArtifacts.optional() }),
       verbatim: ["result"],
       answers: { 200: { description: "What was recorded", schema: record } },
       async handle({ caller, scope, params: { id }, body }) {

@@ -2,6 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { InvalidInputError, NotFoundError, TidemillError } from "../../../base/errors.ts";
 import { JsonText } from "../../../base/json-text.ts";
 import { withoutUndefined } from "../../../base/options.ts";
+import { splitArtifacts } from "../../../delivery/codeq-artifacts.ts";
 import { hasEnded } from "../../../tasks/results.ts";
 import type { TaskRow } from "../../../tasks/sql/inspect.ts";
 import type { TenantScope } from "../../../worker/tenant-scope.ts";
@@ -190,12 +191,13 @@ function reading({ limits, waits }: CodeqContext): Endpoint[] {
 }
 
 function toRecord(row: TaskRow): object {
+  const { result, artifacts } = splitArtifacts(row.result);
   return {
     taskId: row.id,
     status: STATUS[row.state],
-    result: row.result === null ? undefined : new JsonText(row.result),
+    result: result === undefined ? undefined : new JsonText(result),
     error: row.reason ?? undefined,
-    artifacts: [],
+    artifacts,
     completedAt: row.finished_at ?? undefined,
   };
 }

@@ -206,6 +206,11 @@ export interface Fail {
   reason: string;
   /** The task must not be tried again, however many attempts are left. */
   isFinal: boolean;
+  /**
+   * No attempt can run it, because its payload does not fit the schema of its queue: it becomes a
+   * dead letter. A server that does not know this goes by is_final.
+   */
+  isInvalidPayload: boolean;
 }
 
 export interface Nack {
@@ -1698,7 +1703,7 @@ export const Complete: MessageFns<Complete> = {
 };
 
 function createBaseFail(): Fail {
-  return { reason: "", isFinal: false };
+  return { reason: "", isFinal: false, isInvalidPayload: false };
 }
 
 export const Fail: MessageFns<Fail> = {
@@ -1708,6 +1713,9 @@ export const Fail: MessageFns<Fail> = {
     }
     if (message.isFinal !== false) {
       writer.uint32(16).bool(message.isFinal);
+    }
+    if (message.isInvalidPayload !== false) {
+      writer.uint32(24).bool(message.isInvalidPayload);
     }
     return writer;
   },
@@ -1741,6 +1749,14 @@ export const Fail: MessageFns<Fail> = {
             message.isFinal = reader.bool();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.isInvalidPayload = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1760,6 +1776,7 @@ export const Fail: MessageFns<Fail> = {
     const message = createBaseFail();
     message.reason = object.reason ?? "";
     message.isFinal = object.isFinal ?? false;
+    message.isInvalidPayload = object.isInvalidPayload ?? false;
     return message;
   },
 };
