@@ -13,6 +13,8 @@ export {
 export { JsonText } from "../base/json-text.ts";
 export type { Logger } from "../base/log.ts";
 export type { TaskContext } from "../tasks/context.ts";
+export type { HttpCall, HttpMethod, HttpQueueCalls } from "../tasks/http-call.ts";
+export { type HttpQueueOptions, type HttpResult, httpQueue } from "../tasks/http-queue.ts";
 export {
   abandon,
   completed,

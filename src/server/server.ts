@@ -66,6 +66,9 @@ export class TidemillServer implements AsyncDisposable {
   readonly #acts: RemoteActs;
   readonly #listeners = new Map<ListenerName, GrpcListener | ServerHttp>();
   #worker: Worker | undefined;
+  /** Makes the calls of tasks. */
+  #caller: Worker | undefined;
+  #targets: EgressGuard | undefined;
   #tenants: Tenants | undefined;
   #supervisor: Supervisor | undefined;
   #stopping: Promise<void> | undefined;
@@ -77,6 +80,8 @@ export class TidemillServer implements AsyncDisposable {
     const { db, logger, enqueue, tasksEnqueued } = mill.engine;
     this.#egress = new EgressGuard(this.#options.egress);
     const fetchJson = fetchThrough(this.#egress);
+    const { httpJobs } = this.#options;
+    if (httpJobs !== false) this.#targets = new EgressGuard(httpJobs.egress);
     this.#auth = createAuth(this.#options.auth, { db, fetchJson, logger });
     this.#quotas = new QuotaKeeper(db, { clock: systemClock, logger });
     this.#intake = new TaskIntake(enqueue, db.another(CREATE_CONNECTIONS, logger), {
@@ -130,6 +135,7 @@ export class TidemillServer implements AsyncDisposable {
     this.#supervisor.finished.catch(onFailure);
     try {
       await this.#startWorker();
+      await this.#startCaller();
       for (const listener of listeners) await listener.listen();
     } catch (error) {
       await this.stop().catch(() => {}); // Others may have failed with it; this says why.
@@ -156,6 +162,7 @@ export class TidemillServer implements AsyncDisposable {
         queuesPerTenantMax,
         quotas: this.#quotas,
         urlGuard: this.#egress,
+        ...(this.#targets === undefined ? {} : { targetGuard: this.#targets }),
       });
       const api = apiOf(this.#tenants, parts);
       const isOpen = this.#options.auth.insecureNoAuth !== undefined;
@@ -185,9 +192,21 @@ export class TidemillServer implements AsyncDisposable {
     this.#worker.finished.catch(() => void this.stop().catch(() => {})); // As above.
   }
 
+  /** Apart from the other, because its slots are calls. */
+  async #startCaller(): Promise<void> {
+    const { drainSeconds, httpJobs } = this.#options;
+    if (httpJobs === false) return;
+    this.#caller = await this.#mill.startWorker({
+      dispatcherStrategy: "notify",
+      drainTimeout: drainSeconds * 1000,
+      httpJobs,
+    });
+    this.#caller.finished.catch(() => void this.stop().catch(() => {})); // As above.
+  }
+
   /** Rejects when a part of it could not go on. */
   get finished(): Promise<void> {
-    const parts = [this.#supervisor?.finished, this.#worker?.finished];
+    const parts = [this.#supervisor?.finished, this.#worker?.finished, this.#caller?.finished];
     return Promise.all(parts.filter((part) => part !== undefined)).then(() => {});
   }
 
@@ -199,17 +218,20 @@ export class TidemillServer implements AsyncDisposable {
 
   async #stop(): Promise<void> {
     // All at once: together they take as long as one.
+    const called = this.#caller?.stop();
     if (this.#supervisor !== undefined) {
       for (const listener of this.#listeners.values()) listener.drain();
     }
     try {
       await this.#supervisor?.stop();
     } finally {
+      await called;
       await this.#worker?.stop(); // What no worker has settled by now is given back.
       this.#desk.close();
       await this.#intake.close();
       this.#tenants?.close();
       this.#egress.close();
+      this.#targets?.close();
     }
   }
 

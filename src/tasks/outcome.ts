@@ -51,6 +51,16 @@ export function failed(reason: string, options: FailedOptions = {}): Outcome<nev
   });
 }
 
+/** The same; tried again no sooner than that, however short the backoff. */
+export function failedFor(reason: string, delaySeconds: number): Outcome<never> {
+  requireNumber("failedFor delaySeconds", delaySeconds, { min: 0 });
+  return Outcome.of("failed", {
+    reason: requireReason("failed", reason),
+    retry: true,
+    delaySeconds,
+  });
+}
+
 /** Not now: the task comes back after the delay, 0 meaning at once. The attempt counts. */
 export function nack(delaySeconds: number, reason: string): Outcome<never> {
   requireNumber("nack delaySeconds", delaySeconds, { min: 0 });
@@ -65,6 +75,12 @@ export function nackByBackoff(reason: string): Outcome<never> {
 /** Somebody else should do it: given back as if it had never been claimed. */
 export function abandon(): Outcome<never> {
   return Outcome.of("abandon");
+}
+
+/** The same, and not before so many seconds: it could not even be tried. */
+export function abandonFor(delaySeconds: number): Outcome<never> {
+  requireNumber("abandonFor delaySeconds", delaySeconds, { min: 0 });
+  return Outcome.of("abandon", { delaySeconds });
 }
 
 /** The same, by the worker itself: void when another worker holds the task by then. */

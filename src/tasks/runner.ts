@@ -21,7 +21,7 @@ import { type QueueSettings, type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import { TaskSession } from "./session.ts";
 import { settleRefused } from "./settlement.ts";
-import type { Slots } from "./slots.ts";
+import { HandlerSlots, type SlotReserve, type Slots } from "./slots.ts";
 import { lapseLeases } from "./sql/lease.ts";
 import { readQueues } from "./sql/queues.ts";
 import { LeaseLostError } from "./task.ts";
@@ -42,6 +42,8 @@ export interface TaskRunnerOptions {
   readonly workerId: string;
   readonly handlers: readonly TaskHandler[];
   readonly concurrency: number;
+  /** Of the slots, for tasks of high priority. */
+  readonly reserve?: SlotReserve | undefined;
   readonly leaseSeconds: number;
   readonly pollMs: number;
   readonly drainMs: number;
@@ -130,7 +132,7 @@ export class TaskRunner implements Service {
     const { remote } = options;
     this.#executor = new Executor(this.finisher, acts, {
       handlers,
-      ...(remote === undefined ? {} : { slots: remote.slots }),
+      slots: remote?.slots ?? new HandlerSlots(options.concurrency, options.reserve),
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
       fairnessTurn: options.fairnessTurn,
@@ -179,7 +181,9 @@ export class TaskRunner implements Service {
   async register(): Promise<void> {
     // What others run is defined by others.
     if (this.#options.remote === undefined) {
-      for (const { queue } of this.#executor.lines.handlers) await this.#directory.find(queue);
+      for (const { queue, isStored } of this.#executor.lines.handlers) {
+        if (isStored !== true) await this.#directory.find(queue);
+      }
     }
     await this.#readQueues();
   }
@@ -201,8 +205,9 @@ export class TaskRunner implements Service {
       const handler = lines.handlerOf(name);
       if (handler === undefined) continue;
       const { queue } = handler;
-      const now = isRemote ? { ...queue, settings: settings as QueueSettings } : queue;
-      if (isRemote && !isDeepStrictEqual(now, queue)) lines.handle({ ...handler, queue: now });
+      const isStored = isRemote || handler.isStored === true;
+      const now = isStored ? { ...queue, settings: settings as QueueSettings } : queue;
+      if (isStored && !isDeepStrictEqual(now, queue)) lines.handle({ ...handler, queue: now });
       const others = queues.get(id);
       const { keyConcurrency } = now.settings;
       queues.set(id, {

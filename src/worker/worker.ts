@@ -4,15 +4,9 @@ import { childLogger, type Logger } from "../base/log.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { uuidv4 } from "../base/uuid.ts";
 import { Registry } from "../cluster/registry.ts";
-import {
-  Assembly,
-  CONTROL_CONNECTIONS,
-  DELIVERY_CONNECTIONS,
-  type Parts,
-  type Pools,
-  servicesOf,
-} from "./assembly.ts";
+import { Assembly, CONTROL_CONNECTIONS, DELIVERY_CONNECTIONS } from "./assembly.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
+import { type Parts, type Pools, servicesOf } from "./parts.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
 /**
@@ -83,12 +77,12 @@ export class Worker implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
-    const { batchConnections, deliverWebhooks } = this.#options;
+    const { batchConnections, deliverWebhooks, httpJobs } = this.#options;
     const pools = {
       control: this.#context.openDatabase(CONTROL_CONNECTIONS, this.#logger),
       batches: this.#context.openDatabase(batchConnections, this.#logger),
       deliveries:
-        deliverWebhooks === false
+        deliverWebhooks === false && httpJobs === false
           ? undefined
           : this.#context.openDatabase(DELIVERY_CONNECTIONS, this.#logger),
     };
@@ -160,6 +154,7 @@ export class Worker implements AsyncDisposable {
     await registry.deregister().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not remove the registration");
     });
+    this.#parts?.jobs?.close();
     await closeAll(pools);
     this.#context.onEnd(this.id);
   }
@@ -169,6 +164,7 @@ export class Worker implements AsyncDisposable {
     await this.#parts?.election.release().catch(() => {});
     await this.#parts?.listener?.close();
     await this.#parts?.registry.deregister().catch(() => {});
+    this.#parts?.jobs?.close();
     await closeAll(pools);
     this.#context.onEnd(this.id);
   }
