@@ -13,6 +13,12 @@ export {
 export { JsonText } from "./base/json-text.ts";
 export type { Logger } from "./base/log.ts";
 export type { Secret } from "./base/secret.ts";
+export {
+  EXIT_GAVE_BACK,
+  runUntilSignal,
+  type Stoppable,
+  type Stopped,
+} from "./base/stop-signal.ts";
 export { VERSION } from "./base/version.ts";
 export { RegistrationLostError } from "./cluster/registry.ts";
 export type { ConsumerAdmin } from "./consumers/admin.ts";

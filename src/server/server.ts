@@ -1,5 +1,6 @@
 import { systemClock, wallClock } from "../base/clock.ts";
 import { ConflictError } from "../base/errors.ts";
+import type { Stopped } from "../base/stop-signal.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
 import { TaskIntake } from "../tasks/intake.ts";
@@ -71,7 +72,7 @@ export class TidemillServer implements AsyncDisposable {
   #targets: EgressGuard | undefined;
   #tenants: Tenants | undefined;
   #supervisor: Supervisor | undefined;
-  #stopping: Promise<void> | undefined;
+  #stopping: Promise<Stopped> | undefined;
 
   /** Refuses options that cannot work. The Tidemill is the caller's, who closes it after this. */
   constructor(mill: Tidemill, options: ServerOptions = {}) {
@@ -210,29 +211,37 @@ export class TidemillServer implements AsyncDisposable {
     return Promise.all(parts.filter((part) => part !== undefined)).then(() => {});
   }
 
-  /** Takes no more clients, lets go of those that are there, and answers what they had sent. */
-  async stop(): Promise<void> {
+  /**
+   * Takes no more clients and no more work, lets go of those that are there, and answers what they
+   * had sent. Tells what had begun and was given back.
+   */
+  async stop(): Promise<Stopped> {
     this.#stopping ??= this.#stop();
-    await this.#stopping;
+    return await this.#stopping;
   }
 
-  async #stop(): Promise<void> {
+  async #stop(): Promise<Stopped> {
     // All at once: together they take as long as one.
     const called = this.#caller?.stop();
+    await this.#worker?.stopFetching();
     if (this.#supervisor !== undefined) {
       for (const listener of this.#listeners.values()) listener.drain();
     }
+    let givenBack = 0;
     try {
       await this.#supervisor?.stop();
     } finally {
-      await called;
-      await this.#worker?.stop(); // What no worker has settled by now is given back.
+      // What no worker has settled by now is given back.
+      for (const part of [await called, await this.#worker?.stop()]) {
+        givenBack += part?.givenBack ?? 0;
+      }
       this.#desk.close();
       await this.#intake.close();
       this.#tenants?.close();
       this.#egress.close();
       this.#targets?.close();
     }
+    return { givenBack };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -92,6 +92,10 @@ export class TaskRunner implements Service {
   readonly #executor: Executor;
   readonly #claimer: Claimer;
   readonly #notifier: Notifier;
+  /** Ends claims, perhaps before everything else. */
+  readonly #claiming = new AbortController();
+  #claimedUntilMs = 0;
+  #givenBack = 0;
   #isOver = false;
   #isStale = false;
   #isReading = false;
@@ -175,6 +179,18 @@ export class TaskRunner implements Service {
   /** Handlers that run here now. */
   get active(): number {
     return this.#executor.active;
+  }
+
+  /** Tasks that a stop gave back although they had started. */
+  get givenBack(): number {
+    return this.#givenBack;
+  }
+
+  /** Takes no more tasks, and gives back what has not started. The time to drain begins. */
+  stopClaiming(): void {
+    if (this.#claiming.signal.aborted) return;
+    this.#claimedUntilMs = this.#options.clock.now();
+    this.#claiming.abort();
   }
 
   /** Makes the queues known, so that anybody can enqueue to them. */
@@ -279,6 +295,7 @@ export class TaskRunner implements Service {
 
   /** Resolves when it was looked for tasks once, beginning now. */
   async looked(): Promise<void> {
+    if (this.#claiming.signal.aborted) return;
     const looked = this.#claimer.looks.next();
     this.#claimer.bell.ring();
     await looked;
@@ -315,8 +332,13 @@ export class TaskRunner implements Service {
   }
 
   async run(signal: AbortSignal): Promise<void> {
+    const stop = (): void => this.stopClaiming();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
     try {
-      await this.#claimer.run(signal);
+      await this.#claimer.run(this.#claiming.signal);
+      this.#executor.stopStarting();
+      await aborted(signal);
       await this.#drain();
       await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {
@@ -329,17 +351,22 @@ export class TaskRunner implements Service {
 
   async #drain(): Promise<void> {
     const { clock, drainMs, logger } = this.#options;
-    this.#executor.stopStarting();
     const idle = this.#executor.idle();
-    await withinMs(idle, drainMs, clock);
+    const leftMs = Math.max(0, this.#claimedUntilMs + drainMs - clock.now());
+    await withinMs(idle, leftMs, clock);
     if (this.#executor.active > 0) {
       logger.warn({ tasks: this.#executor.active }, "handlers outlived the drain and are aborted");
-      this.#executor.abortAll();
+      this.#givenBack = this.#executor.abortAll();
       await withinMs(idle, ABORT_GRACE_MS, clock);
     }
     // When the database is gone there is nobody to answer: the leases run out.
     await withinMs(this.finisher.empty(), drainMs + ANSWER_MS, clock);
   }
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
 }
 
 async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<void> {

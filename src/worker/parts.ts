@@ -1,4 +1,4 @@
-import type { Service } from "../base/supervisor.ts";
+import type { Service, Stage } from "../base/supervisor.ts";
 import type { Election } from "../cluster/election.ts";
 import type { Leader } from "../cluster/leader.ts";
 import type { Registry } from "../cluster/registry.ts";
@@ -21,24 +21,26 @@ export interface Pools {
   readonly deliveries?: Database | undefined;
 }
 
-/** In the order in which they start; they stop in reverse. */
-export function servicesOf(parts: Parts): Service[] {
+/**
+ * In the order in which they start; they stop in reverse. Whatever takes in work stops at once and
+ * drains together: else one of them would go on fetching while another drains.
+ */
+export function servicesOf(parts: Parts): Stage[] {
   const { registry, leader, housekeeper, scheduler, sender } = parts;
   const { dispatcher, listener, reader, tasks, runner, httpQueues } = parts;
   const taskServices =
-    tasks === undefined ? [] : [tasks.finisher, tasks.finisher.packs, tasks.renewer, tasks];
+    tasks === undefined ? [] : [tasks.finisher, tasks.finisher.packs, tasks.renewer];
+  const intake: readonly (Service | undefined)[] = [sender, tasks, httpQueues, runner];
   return [
     registry,
     leader,
     ...(housekeeper === undefined ? [] : [housekeeper]),
     ...(scheduler === undefined ? [] : [scheduler]),
-    ...(sender === undefined ? [] : [sender]),
     dispatcher,
     ...(listener === undefined ? [] : [listener]),
     reader,
     ...taskServices,
-    ...(httpQueues === undefined ? [] : [httpQueues]),
-    runner,
+    intake.filter((service) => service !== undefined),
   ];
 }
 

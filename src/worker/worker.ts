@@ -1,6 +1,7 @@
 import { type Clock, chance, systemClock } from "../base/clock.ts";
 import { ConflictError, messageOf } from "../base/errors.ts";
 import { childLogger, type Logger } from "../base/log.ts";
+import type { Stopped } from "../base/stop-signal.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { uuidv4 } from "../base/uuid.ts";
 import { Registry } from "../cluster/registry.ts";
@@ -13,9 +14,10 @@ import type { WorkerContext } from "./worker-context.ts";
  * One member of the cluster in this process: new → starting → running → stopping → stopped. An id
  * belongs to one run; to run again, make another worker.
  *
- * Stop order: no new work is accepted → batches finish, each consumer is given back as it does →
- * reader, listener, dispatcher → leadership → heartbeats → registration. The registration goes
- * last, because a row that vanishes declares a worker dead.
+ * Stop order: no new work is accepted, of any sort → what has begun ends, each consumer is given
+ * back as its batch does → what outlives `drainTimeout` is aborted and given back uncounted →
+ * renewals, reader, listener, dispatcher → leadership → heartbeats → registration. The registration
+ * goes last, because a row that vanishes declares a worker dead.
  */
 export class Worker implements AsyncDisposable {
   readonly id: string = uuidv4();
@@ -105,11 +107,24 @@ export class Worker implements AsyncDisposable {
     this.#finished.catch(() => {}); // Reported by start().
   }
 
-  /** Stops gracefully; resolves when the worker is gone, whatever it ended with. */
-  async stop(): Promise<void> {
+  /**
+   * Stops gracefully; resolves when the worker is gone, whatever it ended with, and tells what of
+   * its work it had to give back.
+   */
+  async stop(): Promise<Stopped> {
     if (this.#state === "new") this.#state = "stopped";
     this.#stopping ??= this.#stop();
     await this.#stopping;
+    const { tasks, sender, runner } = this.#parts ?? {};
+    const counts = [tasks?.givenBack, sender?.givenBack, runner?.interrupted];
+    return { givenBack: counts.reduce((sum: number, count) => sum + (count ?? 0), 0) };
+  }
+
+  /** @internal Takes in no more tasks and deliveries; what has begun goes on until it stops. */
+  async stopFetching(): Promise<void> {
+    await this.#announceStop();
+    this.#parts?.tasks?.stopClaiming();
+    this.#parts?.sender?.stopClaiming();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -131,11 +146,15 @@ export class Worker implements AsyncDisposable {
     await this.#beginning?.catch(() => {}); // Reported by begin().
     const supervisor = this.#supervisor;
     if (supervisor === undefined) return;
+    await this.#announceStop();
+    await supervisor.stop().catch(() => {}); // Reported by start().
+    await this.#finished?.catch(() => {});
+  }
+
+  async #announceStop(): Promise<void> {
     await this.#parts?.registry.drain().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not announce the stop");
     });
-    await supervisor.stop().catch(() => {}); // Reported by start().
-    await this.#finished?.catch(() => {});
   }
 
   async #endAfter(supervisor: Supervisor, pools: Pools, registry: Registry): Promise<void> {

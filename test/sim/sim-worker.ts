@@ -62,7 +62,9 @@ export class SimWorker {
       await registry.deregister().catch(() => {});
       return;
     }
-    const services = servicesOf(this.#parts).filter(({ name }) => !LEFT_OUT.includes(name));
+    const services = servicesOf(this.#parts)
+      .flat()
+      .filter(({ name }) => !LEFT_OUT.includes(name));
     this.#supervisor = new Supervisor(services);
     if (this.#isStopping) void this.#stop();
     await this.#supervisor.finished.catch(() => {});

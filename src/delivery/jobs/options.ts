@@ -79,7 +79,6 @@ export function resolveHttpJobs(given: boolean | HttpJobsOptions): ResolvedHttpJ
     reserve: { count: reserved, priority: PRIORITY_NAMES.high },
     rules: {
       callsMax,
-      waitersMax: Math.ceil(concurrency / 4),
       targetsMax: TARGETS_MAX,
       failuresMax: requireNumber("breakerFailures", options.breakerFailures ?? 5, whole),
       openMs,

@@ -11,8 +11,6 @@ import {
 export interface TargetRules extends BreakerRules {
   /** Calls of one target under way at once. */
   readonly callsMax: number;
-  /** Tasks, of all targets, that hold a slot while they wait for a place of theirs. */
-  readonly waitersMax: number;
   /** Targets that are remembered. */
   readonly targetsMax: number;
 }
@@ -39,6 +37,8 @@ interface Target {
   readonly waiters: ((admission: Admission) => void)[];
   /** How long its calls took of late. */
   averageMs: number;
+  /** When one of them ended, or the first of those began. */
+  endedMs: number;
   /** By when what was sent away is to be back, one after another. */
   nextBackMs: number;
 }
@@ -50,17 +50,18 @@ const LATER_MS_MIN = 1_000;
 /** However deep a line is: calls may become faster, and nobody calls the tasks back before. */
 const LATER_MS_MAX = 15 * 60_000;
 const SPACING_MS_MIN = 1;
+/** A slot may be held for so short a wait: sending a task away takes longer. */
+const WAIT_MS_MAX = 250;
 
 /**
  * The places of targets, and who may have them. A target is a host of one tenant: what one tenant
- * does to a host is not held against another. Targets that are broken or full take no slots of the
- * pool, but for a few tasks that wait a moment: the rest is sent away, spread over the time that
- * those before it will take, so that most are sent away once.
+ * does to a host is not held against another. Targets that are broken or slow take no more slots of
+ * the pool than they have places: what would wait for longer than a moment is sent away, spread
+ * over the time that those before it will take, so that most are sent away once.
  */
 export class Targets {
   readonly #options: TargetsOptions;
   readonly #targets = new Map<string, Target>();
-  #waiting = 0;
 
   constructor(options: TargetsOptions) {
     this.#options = options;
@@ -84,10 +85,9 @@ export class Targets {
     const pauseMs = waitMs(target.breaker, now());
     if (pauseMs > 0) return this.#later(target, pauseMs, "broken");
     if (target.active < rules.callsMax) return this.#take(target);
-    if (target.waiters.length < rules.callsMax && this.#waiting < rules.waitersMax) {
-      return { kind: "wait" };
-    }
-    return this.#later(target, 0, "full");
+    return this.#expectedMs(target) <= WAIT_MS_MAX
+      ? { kind: "wait" }
+      : this.#later(target, 0, "full");
   }
 
   /**
@@ -101,12 +101,10 @@ export class Targets {
       settle = resolve;
     });
     target.waiters.push(settle);
-    this.#waiting += 1;
     const giveUp = (): void => {
       const place = target.waiters.indexOf(settle);
       if (place < 0) return; // It has been told already.
       target.waiters.splice(place, 1);
-      this.#waiting -= 1;
       settle(this.#later(target, 0, "full"));
     };
     return { admitted, giveUp };
@@ -127,6 +125,7 @@ export class Targets {
     if (target === undefined) return false;
     const { state } = target.breaker;
     target.active -= 1;
+    target.endedMs = now();
     target.breaker = heard(target.breaker, news, { isProbe, nowMs: now(), rules });
     if (news !== "unknown") target.averageMs += NEWEST_WEIGHT * (tookMs - target.averageMs);
     this.#callWaiters(target);
@@ -140,16 +139,22 @@ export class Targets {
     if (pauseMs === 0 && target.active >= rules.callsMax) return;
     const settle = target.waiters.shift();
     if (settle === undefined) return;
-    this.#waiting -= 1;
     settle(pauseMs > 0 ? this.#later(target, pauseMs, "broken") : this.#take(target));
     this.#callWaiters(target);
   }
 
   #take(target: Target): Admission {
+    if (target.active === 0) target.endedMs = this.#options.now();
     target.active += 1;
     const before = target.breaker;
     target.breaker = called(before);
     return { kind: "call", isProbe: target.breaker !== before };
+  }
+
+  /** How long one more would wait: as the calls of late took, unless they have come to a halt. */
+  #expectedMs({ averageMs, endedMs, waiters }: Target): number {
+    const { rules, now } = this.#options;
+    return Math.max((averageMs * (waiters.length + 1)) / rules.callsMax, now() - endedMs);
   }
 
   /** One after another, at the pace at which the target takes them. */
@@ -176,6 +181,7 @@ export class Targets {
       active: 0,
       waiters: [],
       averageMs: AVERAGE_MS,
+      endedMs: 0,
       nextBackMs: 0,
     };
     this.#targets.set(key, target);
