@@ -223,7 +223,7 @@ export class TidemillServer implements AsyncDisposable {
   async #stop(): Promise<Stopped> {
     // All at once: together they take as long as one.
     const called = this.#caller?.stop();
-    await this.#worker?.stopFetching();
+    this.#worker?.stopFetching();
     if (this.#supervisor !== undefined) {
       for (const listener of this.#listeners.values()) listener.drain();
     }

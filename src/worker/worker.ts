@@ -121,8 +121,7 @@ export class Worker implements AsyncDisposable {
   }
 
   /** @internal Takes in no more tasks and deliveries; what has begun goes on until it stops. */
-  async stopFetching(): Promise<void> {
-    await this.#announceStop();
+  stopFetching(): void {
     this.#parts?.tasks?.stopClaiming();
     this.#parts?.sender?.stopClaiming();
   }
@@ -146,15 +145,12 @@ export class Worker implements AsyncDisposable {
     await this.#beginning?.catch(() => {}); // Reported by begin().
     const supervisor = this.#supervisor;
     if (supervisor === undefined) return;
-    await this.#announceStop();
-    await supervisor.stop().catch(() => {}); // Reported by start().
-    await this.#finished?.catch(() => {});
-  }
-
-  async #announceStop(): Promise<void> {
+    this.stopFetching(); // The database may take its time, or be away.
     await this.#parts?.registry.drain().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not announce the stop");
     });
+    await supervisor.stop().catch(() => {}); // Reported by start().
+    await this.#finished?.catch(() => {});
   }
 
   async #endAfter(supervisor: Supervisor, pools: Pools, registry: Registry): Promise<void> {

@@ -43,6 +43,8 @@ interface Place {
 
 /** How long a task may hold a slot while its host has no place for it. */
 const WAIT_MS = 1_000;
+/** And of each second of its timeout, so much. */
+const TIMEOUT_PART_MS = 250;
 /** After what failed on our side. */
 const AGAIN_SECONDS = 1;
 
@@ -107,7 +109,7 @@ export class HttpJobs implements Disposable {
     if ("outcome" in signing) return signing.outcome;
     const { secrets } = signing;
     const key = `${task.tenant}\u0000${new URL(call.targetUrl).origin}`;
-    const admission = await this.#admit(key, signal);
+    const admission = await this.#admit(key, task, signal);
     if (admission.kind === "call") {
       return await this.#call(
         task,
@@ -134,12 +136,16 @@ export class HttpJobs implements Disposable {
     }
   }
 
-  async #admit(key: string, signal: AbortSignal): Promise<Admission> {
+  async #admit(key: string, task: ClaimedTask, signal: AbortSignal): Promise<Admission> {
     const admission = this.#targets.enter(key);
     if (admission.kind !== "wait") return admission;
     const { admitted, giveUp } = this.#targets.turn(key);
     const over = new AbortController();
-    void pause(WAIT_MS, this.#parts.clock, over.signal).then(giveUp);
+    const { settings } = task.handler.queue;
+    const seconds = task.options.timeoutSeconds ?? settings.timeoutSeconds ?? Infinity;
+    // Its time is for the call, of which it must have most.
+    const waitMs = Math.min(WAIT_MS, seconds * TIMEOUT_PART_MS);
+    void pause(waitMs, this.#parts.clock, over.signal).then(giveUp);
     signal.addEventListener("abort", giveUp, { once: true });
     try {
       return await admitted;

@@ -62,6 +62,7 @@ const WAIT_MS_MAX = 250;
 export class Targets {
   readonly #options: TargetsOptions;
   readonly #targets = new Map<string, Target>();
+  #broken = 0;
 
   constructor(options: TargetsOptions) {
     this.#options = options;
@@ -73,9 +74,7 @@ export class Targets {
 
   /** Targets that are not called now. */
   get broken(): number {
-    let count = 0;
-    for (const { breaker } of this.#targets.values()) if (breaker.state !== "closed") count += 1;
-    return count;
+    return this.#broken;
   }
 
   /** Takes a place if there is one. */
@@ -126,7 +125,7 @@ export class Targets {
     const { state } = target.breaker;
     target.active -= 1;
     target.endedMs = now();
-    target.breaker = heard(target.breaker, news, { isProbe, nowMs: now(), rules });
+    this.#turnTo(target, heard(target.breaker, news, { isProbe, nowMs: now(), rules }));
     if (news !== "unknown") target.averageMs += NEWEST_WEIGHT * (tookMs - target.averageMs);
     this.#callWaiters(target);
     if (isIdle(target) && target.breaker === CLOSED) this.#targets.delete(key);
@@ -147,8 +146,13 @@ export class Targets {
     if (target.active === 0) target.endedMs = this.#options.now();
     target.active += 1;
     const before = target.breaker;
-    target.breaker = called(before);
+    this.#turnTo(target, called(before));
     return { kind: "call", isProbe: target.breaker !== before };
+  }
+
+  #turnTo(target: Target, breaker: Breaker): void {
+    this.#broken += Number(isBroken(breaker)) - Number(isBroken(target.breaker));
+    target.breaker = breaker;
   }
 
   /** How long one more would wait: as the calls of late took, unless they have come to a halt. */
@@ -194,11 +198,14 @@ export class Targets {
     for (const isFine of [true, false]) {
       for (const [key, target] of this.#targets) {
         if (this.#targets.size < targetsMax) return;
-        const mayGo = !isFine || target.breaker.state === "closed";
-        if (mayGo && isIdle(target)) this.#targets.delete(key);
+        const mayGo = !isFine || !isBroken(target.breaker);
+        if (!mayGo || !isIdle(target)) continue;
+        this.#turnTo(target, CLOSED);
+        this.#targets.delete(key);
       }
     }
   }
 }
 
+const isBroken = ({ state }: Breaker): boolean => state !== "closed";
 const isIdle = ({ active, waiters }: Target): boolean => active === 0 && waiters.length === 0;
