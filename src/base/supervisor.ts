@@ -8,9 +8,9 @@ export interface Service {
 export type Stage = Service | readonly Service[];
 
 /**
- * Runs services as one unit: starts them in the given order, stops them in reverse, each stage fully
- * before the next, and stops all of them when any one ends. There is exactly one supervisor per
- * worker; services never start other services.
+ * Runs services as one unit: starts them in the given order, stops them in reverse, each stage
+ * fully before the next, and stops all of them when any one ends. There is exactly one supervisor
+ * per worker; services never start other services.
  */
 export class Supervisor implements AsyncDisposable {
   /** Settles when every service has stopped; rejects with the failures, if there were any. */

@@ -1,6 +1,9 @@
 import { Counter, Gauge, Histogram } from "../base/metrics.ts";
 
-/** What this process did with webhooks, and with calls of tasks. docs/reference/metrics.md says what each one means. */
+/**
+ * What this process did with webhooks, and with calls of tasks. docs/reference/metrics.md says what
+ * each one means.
+ */
 export class DeliveryMetrics {
   readonly outcomes = new Counter(
     "tidemill_webhook_attempts_total",

@@ -117,8 +117,8 @@ export class QueueAdmin {
   }
 
   /**
-   * Stores a definition without handling it, such as one of `httpQueue`, whose tasks any worker with
-   * `httpJobs` runs. Settings that are stored are replaced.
+   * Stores a definition without handling it, such as one of `httpQueue`, whose tasks any worker
+   * with `httpJobs` runs. Settings that are stored are replaced.
    */
   async define(queue: QueueDefinition): Promise<"made" | "known"> {
     const [known] = await readQueues(this.#db, [queue.name]);

@@ -52,8 +52,8 @@ export interface QueueOptions {
   /** Larger payloads are refused. Defaults to 1 MiB. */
   readonly payloadBytesMax?: number;
   /**
-   * Its tasks are HTTP calls, made by workers with `httpJobs`; this is what they have in common. See
-   * `httpQueue`.
+   * Its tasks are HTTP calls, made by workers with `httpJobs`; this is what they have in common.
+   * See `httpQueue`.
    *
    * Defaults to none: its tasks are for handlers.
    */

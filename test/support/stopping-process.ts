@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { connectWorker } from "../../src/client/index.ts";
 import { consumer, queue, runUntilSignal, type Stoppable, Tidemill } from "../../src/index.ts";
 
-/** A worker as a program of its own, as the documents say: it exits with what `runUntilSignal` says. */
+/** A worker as a program of its own, which exits with what `runUntilSignal` says. */
 export interface StoppingSpec {
   readonly kind: "library" | "client" | "http-jobs";
   /** Of the database, or of the server's workers. */

@@ -25,7 +25,7 @@ export interface HttpQueueWatchOptions {
 const LOOK_MS = 2_000;
 const FAILED_MS_MAX = 5_000;
 
-/** Finds queues of kind http that others define, also while the worker runs, and begins with them. */
+/** Finds queues of kind http that others define, also later ones, and begins with them. */
 export class HttpQueueWatch implements Service {
   readonly name = "http-queues";
   /** Rung when something changed in the cluster. */

@@ -21,7 +21,7 @@ const CALL = { kind: "call", isProbe: false } as const;
 const END = { isProbe: false };
 const msOf = (admission: Admission): number => (admission.kind === "later" ? admission.ms : -1);
 
-it("has so many places per target, hands them over, and forgets targets without calls", async () => {
+it("has so many places per target, hands them over, and forgets targets nobody calls", async () => {
   const { targets } = scene();
   expect(targets.enter("a")).toEqual(CALL);
   expect(targets.enter("a")).toEqual(CALL);

@@ -30,7 +30,7 @@ it.each([
   expect(answer(status)).toEqual({ kind: "retry", reason, afterSeconds: 0, news });
 });
 
-it("waits as long as the target asks, seconds or a date, and leaves it alone a minute at most", () => {
+it("waits as long as the target asks, and leaves its host alone a minute at most", () => {
   expect(answer(429, "30")).toMatchObject({ afterSeconds: 30, news: { pauseMs: 30_000 } });
   expect(answer(503, "Sat, 31 Jan 2026 10:00:00 GMT")).toMatchObject({
     afterSeconds: 3_600,

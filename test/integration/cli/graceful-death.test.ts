@@ -39,7 +39,7 @@ it("a library worker exits with 0 when its handler ends within the drain", async
   expect(await workersOf(mill)).toEqual([]);
 });
 
-it("a library worker exits with 75 when it had to give its task back, which is not counted", async () => {
+it("a library worker exits with 75 when it had to give its task back, uncounted", async () => {
   const { url, connect } = await testDatabase();
   const mill = await connect();
   const { id } = await mill.enqueue(work, 1);
@@ -51,7 +51,7 @@ it("a library worker exits with 75 when it had to give its task back, which is n
   expect(await workersOf(mill)).toEqual([]);
 });
 
-it("a second signal ends a worker at once, whose task is run again when its lease ends", async () => {
+it("a second signal ends a worker at once, whose task runs again after its lease", async () => {
   const { url, connect } = await testDatabase();
   const mill = await connect();
   const { id } = await mill.enqueue(work, 1);

@@ -51,7 +51,7 @@ it("posts the payload byte by byte, signed, and keeps a bounded answer as the re
   expect(await scene.mill.tasks.get(handle.id)).toMatchObject({ targetUrl: target.url("/in?a=1") });
 });
 
-it("sends bytes as they are, signs with the named endpoint, and sends no body with GET", async () => {
+it("sends bytes as they are, signed by the named endpoint, and no body with GET", async () => {
   const scene = await newJobScene();
   const target = await receiver(answering(200, {}, "\u0000\u0001"));
   await startCaller(scene, [target.port]);
@@ -76,7 +76,7 @@ it("sends bytes as they are, signs with the named endpoint, and sends no body wi
   await expectSigned(scene, target.received[1], "default");
 });
 
-it("tries what may pass again with one Idempotency-Key, and gives up on what will not", async () => {
+it("tries what may pass again, with one Idempotency-Key, and ends what will not", async () => {
   const scene = await newJobScene();
   const target = await receiver((response, { path }, count) => {
     const status = path === "/flaky" && count > 2 ? 200 : Number(path.slice(1)) || 503;

@@ -40,9 +40,9 @@ it("a worker that stops fetches no task while its batches drain, and leaves last
   );
   mayEnd.open();
   expect(await stopping).toEqual({ givenBack: 0 });
-  expect(
-    await readColumn(database, "SELECT worker_id::text FROM tidemill.worker_nodes"),
-  ).toEqual([other.id]);
+  expect(await readColumn(database, "SELECT worker_id::text FROM tidemill.worker_nodes")).toEqual([
+    other.id,
+  ]);
 });
 
 it("what a stop had to interrupt is told: tasks and batches alike", async () => {

@@ -79,6 +79,7 @@ const SHARED_WITH_CLIENT: readonly string[] = [
   ...["context", "limits", "new-task", "outcome", "priority", "queue", "schema", "task"].map(
     (name) => `src/tasks/${name}.ts`,
   ),
+  ...["http-call", "http-queue", "webhook-name"].map((name) => `src/tasks/${name}.ts`),
   "src/db/executor.ts", // An interface: what `complete(tx)` takes.
   "src/cluster/ring.ts", // Arithmetic: a lane has the number of a bucket in it.
 ];
