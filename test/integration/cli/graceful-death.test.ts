@@ -28,8 +28,9 @@ async function workersOf(mill: Tidemill): Promise<string[]> {
 }
 
 it("a library worker exits with 0 when its handler ends within the drain", async () => {
-  const { url, connect } = await testDatabase();
-  const mill = await connect();
+  const database = await testDatabase();
+  const { url } = database;
+  const mill = await database.connect();
   const { id } = await mill.enqueue(work, 1);
   const running = start({ kind: "library", url, drainSeconds: 20, handlerMs: 300 });
   await running.line(/^running/);
@@ -40,8 +41,9 @@ it("a library worker exits with 0 when its handler ends within the drain", async
 });
 
 it("a library worker exits with 75 when it had to give its task back, uncounted", async () => {
-  const { url, connect } = await testDatabase();
-  const mill = await connect();
+  const database = await testDatabase();
+  const { url } = database;
+  const mill = await database.connect();
   const { id } = await mill.enqueue(work, 1);
   const running = start({ kind: "library", url, drainSeconds: 0.3 });
   await running.line(/^running/);
@@ -52,8 +54,9 @@ it("a library worker exits with 75 when it had to give its task back, uncounted"
 });
 
 it("a second signal ends a worker at once, whose task runs again after its lease", async () => {
-  const { url, connect } = await testDatabase();
-  const mill = await connect();
+  const database = await testDatabase();
+  const { url } = database;
+  const mill = await database.connect();
   const { id } = await mill.enqueue(work, 1);
   const running = start({ kind: "library", url, drainSeconds: 600, leaseSeconds: 2 });
   await running.line(/^running/);
@@ -98,8 +101,9 @@ it("a worker without a database exits with 0 or 75 in the same way", async () =>
 });
 
 it("a server exits with 0 when its calls are answered in time, else with 75", async () => {
-  const { url, connect } = await testDatabase();
-  const mill = await connect();
+  const database = await testDatabase();
+  const { url } = database;
+  const mill = await database.connect();
   const called = [gate(), gate()] as const;
   const answer = gate();
   const target = await receiver((response, { body }) => {
@@ -142,8 +146,9 @@ it("a server exits with 0 when its calls are answered in time, else with 75", as
 });
 
 it("a call whose worker is killed is made again, with the same Idempotency-Key", async () => {
-  const { url, connect } = await testDatabase();
-  const mill = await connect();
+  const database = await testDatabase();
+  const { url } = database;
+  const mill = await database.connect();
   const called = gate();
   const target = await receiver((response, _, count) => {
     if (count === 1) called.open();

@@ -56,21 +56,17 @@ it("sends bytes as they are, signed by the named endpoint, and no body with GET"
   const target = await receiver(answering(200, {}, "\u0000\u0001"));
   await startCaller(scene, [target.port]);
   await scene.mill.webhooks.put("default", "partner", { url: "https://example.com/" });
-  const { url } = target;
+  const targetUrl = target.url();
   const bytes = await scene.mill.enqueue(calls, Uint8Array.from([1, 2, 255]), {
     contentType: "image/png",
-    http: { targetUrl: url(), method: "PUT", endpoint: "partner" },
+    http: { targetUrl, method: "PUT", endpoint: "partner" },
   });
   expect(await bytes.result()).toMatchObject({ status: 200, bodyBase64: "AAE=" });
   expect(target.received[0]?.headers).toMatchObject({
     "content-type": "image/png",
     "content-length": "3",
   });
-  const get = await scene.mill.enqueue(
-    calls,
-    { n: 1 },
-    { http: { targetUrl: url(), method: "GET" } },
-  );
+  const get = await scene.mill.enqueue(calls, { n: 1 }, { http: { targetUrl, method: "GET" } });
   await get.result();
   expect(target.received[1]?.body).toBe("");
   await expectSigned(scene, target.received[1], "default");
@@ -175,7 +171,7 @@ it("follows no redirect, and so none to a private host", async () => {
 it("stops a call whose task is cancelled", async () => {
   const scene = await newJobScene();
   const hungUp = gate();
-  const target = await receiver((response) => void response.once("close", hungUp.open));
+  const target = await receiver((response) => void response.once("close", () => hungUp.open()));
   await startCaller(scene, [target.port]);
   const { id } = await scene.mill.enqueue(calls, 1, { http: { targetUrl: target.url() } });
   await eventually(() => expect(target.received).toHaveLength(1));
