@@ -13,6 +13,12 @@ export {
 export { JsonText } from "./base/json-text.ts";
 export type { Logger } from "./base/log.ts";
 export type { Secret } from "./base/secret.ts";
+export {
+  EXIT_GAVE_BACK,
+  runUntilSignal,
+  type Stoppable,
+  type Stopped,
+} from "./base/stop-signal.ts";
 export { VERSION } from "./base/version.ts";
 export { RegistrationLostError } from "./cluster/registry.ts";
 export type { ConsumerAdmin } from "./consumers/admin.ts";
@@ -41,6 +47,7 @@ export type { Migration, PartitioningOptions } from "./db/migrations.ts";
 export type { ColumnFamily, NamesOptions, TableOptions } from "./db/names.ts";
 export type { EgressOptions } from "./delivery/egress/options.ts";
 export type { EndpointOptions } from "./delivery/endpoint.ts";
+export type { HttpJobsOptions } from "./delivery/jobs/options.ts";
 export type { WebhookFormat, WebhookType } from "./delivery/message.ts";
 export type { DeliveryMetrics } from "./delivery/metrics.ts";
 export type { DeliverOptions } from "./delivery/options.ts";
@@ -94,6 +101,8 @@ export type {
 } from "./tasks/dead-letters.ts";
 export type { EnqueueOptions } from "./tasks/enqueue.ts";
 export type { TaskHandle } from "./tasks/handle.ts";
+export type { HttpCall, HttpMethod, HttpQueueCalls } from "./tasks/http-call.ts";
+export { type HttpQueueOptions, type HttpResult, httpQueue } from "./tasks/http-queue.ts";
 export type { LimitChanges, LimitOptions, RateOptions } from "./tasks/limits.ts";
 export type { TaskMetrics } from "./tasks/metrics.ts";
 export type { NewTask, TaskOptions } from "./tasks/new-task.ts";

@@ -446,6 +446,8 @@ describe("documents", () => {
     ["TlsOptions", "src/server/grpc/tls.ts", "docs/reference/server.md"],
     ["DeliverOptions", "src/delivery/options.ts"],
     ["EndpointOptions", "src/delivery/endpoint.ts"],
+    ["HttpCall", "src/tasks/http-call.ts"],
+    ["HttpJobsOptions", "src/delivery/jobs/options.ts"],
     ["AuthOptions", "src/server/auth/create.ts", "docs/reference/auth.md"],
     ["Grant", "src/server/auth/credentials.ts", "docs/reference/auth.md"],
     ["JwtIssuerOptions", "src/server/auth/issuer-options.ts", "docs/reference/auth.md"],

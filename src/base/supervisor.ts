@@ -4,32 +4,37 @@ export interface Service {
   run(signal: AbortSignal): Promise<void>;
 }
 
+/** Services that stop at once: together they take as long as the slowest. */
+export type Stage = Service | readonly Service[];
+
 /**
- * Runs services as one unit: starts them in the given order, stops them in reverse, each fully
- * before the next, and stops all of them when any one ends. There is exactly one supervisor per
- * worker; services never start other services.
+ * Runs services as one unit: starts them in the given order, stops them in reverse, each stage
+ * fully before the next, and stops all of them when any one ends. There is exactly one supervisor
+ * per worker; services never start other services.
  */
 export class Supervisor implements AsyncDisposable {
   /** Settles when every service has stopped; rejects with the failures, if there were any. */
   readonly finished: Promise<void>;
-  readonly #entries: { readonly abort: AbortController; readonly ended: Promise<void> }[] = [];
+  readonly #stages: { readonly abort: AbortController; readonly ended: Promise<void[]> }[] = [];
   readonly #failures: unknown[] = [];
   #stopping: Promise<void> | undefined;
 
-  constructor(services: readonly Service[]) {
+  constructor(stages: readonly Stage[]) {
     let announceEnd: () => void = () => {};
     const firstEnd = new Promise<void>((resolve) => {
       announceEnd = resolve;
     });
-    for (const service of services) {
+    for (const stage of stages) {
       const abort = new AbortController();
-      const ended = service
-        .run(abort.signal)
-        .catch((error: unknown) => {
-          this.#failures.push(error);
-        })
-        .finally(announceEnd);
-      this.#entries.push({ abort, ended });
+      const ended = [stage].flat().map((service) =>
+        service
+          .run(abort.signal)
+          .catch((error: unknown) => {
+            this.#failures.push(error);
+          })
+          .finally(announceEnd),
+      );
+      this.#stages.push({ abort, ended: Promise.all(ended) });
     }
     this.finished = firstEnd.then(() => this.stop());
     this.finished.catch(() => {}); // Observed by whoever awaits it; never an unhandled rejection.
@@ -41,7 +46,7 @@ export class Supervisor implements AsyncDisposable {
   }
 
   async #stopInReverse(): Promise<void> {
-    for (const { abort, ended } of this.#entries.toReversed()) {
+    for (const { abort, ended } of this.#stages.toReversed()) {
       abort.abort();
       await ended;
     }

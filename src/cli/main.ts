@@ -12,7 +12,7 @@ async function main(argv: readonly string[]): Promise<number> {
   });
   try {
     await program.parseAsync([...argv]);
-    return 0;
+    return Number(process.exitCode ?? 0);
   } catch (error) {
     if (error instanceof CommanderError) return explainUsage(error, complaint);
     const isDebugging = program.opts()["debug"] === true || Boolean(process.env["TIDEMILL_DEBUG"]);

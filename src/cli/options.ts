@@ -158,6 +158,21 @@ export function deliveryIds(text: string, before: readonly string[] = []): strin
   return [...before, deliveryId(text)];
 }
 
+/** For a header, given as often as there are some. */
+export function header(
+  text: string,
+  before: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
+  const [, name = "", value = ""] = /^([^:\s]+):\s*(.*)$/.exec(text) ?? [];
+  if (name !== "") return { ...before, [name.toLowerCase()]: value };
+  throw new InvalidArgumentError("It must be a name and a text, such as X-Shop: 12.");
+}
+
+/** For answers of a target: a status, or some with commas. */
+export function statuses(text: string): number[] {
+  return list(text).map(wholeNumber(200, 599));
+}
+
 /** For an option that takes one of some words. */
 export function oneOf<T extends string>(words: readonly T[]): (text: string) => T {
   return (text) => {

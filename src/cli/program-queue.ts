@@ -1,10 +1,14 @@
 import type { Command } from "commander";
-import { concurrency, instant, rate } from "./options.ts";
+import { concurrency, instant, rate, seconds, wholeNumber } from "./options.ts";
+import { addCallOptions } from "./program-http.ts";
+
+const ATTEMPTS_MAX = 2 ** 31 - 1;
 
 /** What a person does with queues and their keys. */
 export function addQueueCommands(program: Command): void {
   const queue = program.command("queue").description("list, stop or limit queues and their keys");
   addReading(queue);
+  addDefining(queue);
   addStopping(queue);
   addLimits(queue);
   addKeys(queue);
@@ -18,6 +22,21 @@ function addReading(queue: Command): void {
     .action(async (_: object, command: Command) => {
       const { listQueues } = await import("./commands/queue.ts");
       await listQueues(command.optsWithGlobals());
+    });
+}
+
+function addDefining(queue: Command): void {
+  const define = queue
+    .command("define-http")
+    .description("define a queue whose tasks are HTTP calls, or make it what is given")
+    .argument("<name>");
+  addCallOptions(define)
+    .option("--max-attempts <n>", "of each task (default: 5)", wholeNumber(1, ATTEMPTS_MAX))
+    .option("--timeout <seconds>", "a longer call has failed (default: 30)", seconds)
+    .option("--json", "print one JSON document")
+    .action(async (name: string, _: object, command: Command) => {
+      const { defineHttpQueue } = await import("./commands/queue.ts");
+      await defineHttpQueue(name, command.optsWithGlobals());
     });
 }
 

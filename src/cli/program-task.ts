@@ -1,5 +1,6 @@
 import { type Command, Option } from "commander";
 import { instant, priority, seconds, taskId, wholeNumber } from "./options.ts";
+import { addCallOptions } from "./program-http.ts";
 
 const ATTEMPTS_MAX = 2 ** 31 - 1;
 const STATES = ["scheduled", "pending", "running", "completed", "failed", "dead", "cancelled"];
@@ -24,7 +25,7 @@ export function addTaskCommands(program: Command): void {
 
 /** Options that schedules give to their tasks, too. */
 export function addTaskOptions(command: Command): Command {
-  return command
+  return addCallOptions(command)
     .option("--kind <kind>", "what sort of task it is, for people and filters")
     .option(
       "--priority <priority>",

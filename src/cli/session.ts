@@ -1,4 +1,3 @@
-import { constants } from "node:os";
 import type { Database } from "../db/database.ts";
 import { assertMigrated } from "../db/migrate.ts";
 import { openDatabase } from "../worker/connect.ts";
@@ -27,29 +26,4 @@ export async function withDatabase<T>(
   } finally {
     await db.close();
   }
-}
-
-/**
- * Aborts at the first SIGINT or SIGTERM, and ends the process at a second. Process managers and
- * terminals may send the first one twice, hence the pause before a signal counts as impatience.
- */
-export function stopSignal(): { readonly signal: AbortSignal; readonly release: () => void } {
-  const controller = new AbortController();
-  let askedAt: number | undefined;
-  const onSignal = (name: NodeJS.Signals): void => {
-    if (askedAt !== undefined && performance.now() - askedAt > 1_000) {
-      process.exit(128 + constants.signals[name]);
-    }
-    askedAt ??= performance.now();
-    controller.abort();
-  };
-  process.on("SIGINT", onSignal);
-  process.on("SIGTERM", onSignal);
-  return {
-    signal: controller.signal,
-    release: () => {
-      process.off("SIGINT", onSignal);
-      process.off("SIGTERM", onSignal);
-    },
-  };
 }

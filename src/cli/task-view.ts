@@ -49,6 +49,7 @@ function factLines(task: TaskView): string[] {
     ["finished", task.finishedAt && formatInstant(task.finishedAt)],
     ["progress", progress === undefined ? undefined : JSON.stringify(progress)],
     ["content", task.contentType === "application/json" ? undefined : task.contentType],
+    ["target", task.targetUrl],
     ["webhook", webhook],
     ["trace", traceParent],
     ["cause", cause],

@@ -12,7 +12,15 @@ export {
 } from "../base/errors.ts";
 export { JsonText } from "../base/json-text.ts";
 export type { Logger } from "../base/log.ts";
+export {
+  EXIT_GAVE_BACK,
+  runUntilSignal,
+  type Stoppable,
+  type Stopped,
+} from "../base/stop-signal.ts";
 export type { TaskContext } from "../tasks/context.ts";
+export type { HttpCall, HttpMethod, HttpQueueCalls } from "../tasks/http-call.ts";
+export { type HttpQueueOptions, type HttpResult, httpQueue } from "../tasks/http-queue.ts";
 export {
   abandon,
   completed,

@@ -8,6 +8,7 @@ import type { Service } from "../base/supervisor.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { announceChange } from "./sql/changes.ts";
 import {
+  addQueues,
   beatHeart,
   deleteWorker,
   insertWorker,
@@ -136,6 +137,17 @@ export class Registry implements Service {
     const { workerId } = this.#worker;
     await this.#db.transaction(async (tx) => {
       if (!(await writeService(tx, workerId, tenants))) {
+        throw new ConflictError(`worker ${workerId} is not registered now`);
+      }
+      await announceChange(tx, this.#options.changesChannel);
+    });
+  }
+
+  /** It runs tasks of these queues, too, from now on. */
+  async handle(queues: readonly string[]): Promise<void> {
+    const { workerId } = this.#worker;
+    await this.#db.transaction(async (tx) => {
+      if (!(await addQueues(tx, workerId, queues))) {
         throw new ConflictError(`worker ${workerId} is not registered now`);
       }
       await announceChange(tx, this.#options.changesChannel);

@@ -57,6 +57,7 @@ export class ConsumerRunner implements Service {
   readonly #partitions: ReadonlyMap<string, Partition>;
   readonly #running = new Map<string, Running>();
   readonly #hardStop = new AbortController();
+  #interrupted = 0;
   #fatal: unknown;
 
   constructor(
@@ -69,6 +70,11 @@ export class ConsumerRunner implements Service {
     this.#reader = reader;
     this.#options = options;
     this.#partitions = new Map(consumers.flatMap(partitionsOf).map((one) => [one.name, one]));
+  }
+
+  /** Batches that a stop rolled back because they took too long. */
+  get interrupted(): number {
+    return this.#interrupted;
   }
 
   /** Names of the partitions that run here now. */
@@ -151,7 +157,10 @@ export class ConsumerRunner implements Service {
 
   async #drain(): Promise<void> {
     const { clock, drainTimeoutMs } = this.#options;
-    const cancel = clock.after(drainTimeoutMs, () => this.#hardStop.abort());
+    const cancel = clock.after(drainTimeoutMs, () => {
+      this.#interrupted = this.#running.size;
+      this.#hardStop.abort();
+    });
     await Promise.all([...this.#running].map(([name, one]) => this.#giveBack(name, one)));
     cancel();
   }

@@ -2,12 +2,12 @@ import type { Clock, WallClock } from "../base/clock.ts";
 import { messageOf, storable, TidemillError, wellFormed } from "../base/errors.ts";
 import type { Queryable } from "../db/database.ts";
 import { DEFAULT_ENDPOINT } from "../tasks/webhook-name.ts";
+import { defaultKeys } from "./default-keys.ts";
 import { EgressRefusedError } from "./egress/errors.ts";
 import type { EgressGuard, EgressResponse } from "./egress/guard.ts";
 import { signedMessage, type WebhookEvent } from "./message.ts";
-import { createWebhookSecret } from "./signature.ts";
 import type { ClaimedRow, DeliveryRecord } from "./sql/deliveries.ts";
-import { type EndpointKeys, insertEndpoint, readEndpointKeys } from "./sql/endpoints.ts";
+import type { EndpointKeys } from "./sql/endpoints.ts";
 import { type CallOutcome, type DeathCause, verdictOf } from "./verdict.ts";
 
 /** Of an answer, in characters: enough to see what the receiver complained about. */
@@ -97,19 +97,6 @@ export class Courier {
     if (endpoint !== DEFAULT_ENDPOINT || row.url === null) return undefined;
     return await defaultKeys(this.#db, tenant);
   }
-}
-
-/** The keys with which a tenant's messages to plain addresses are signed; made on first use. */
-export async function defaultKeys(
-  db: Queryable,
-  tenant: string,
-): Promise<EndpointKeys | undefined> {
-  const known = await readEndpointKeys(db, tenant, DEFAULT_ENDPOINT);
-  if (known !== undefined) return known;
-  const secret = createWebhookSecret();
-  // Of two at once one is stored, and both read that.
-  await insertEndpoint(db, { tenant, id: DEFAULT_ENDPOINT, format: "standard", secret });
-  return await readEndpointKeys(db, tenant, DEFAULT_ENDPOINT);
 }
 
 export function toEvent(row: ClaimedRow): WebhookEvent {

@@ -1,6 +1,9 @@
 import { Counter, Gauge, Histogram } from "../base/metrics.ts";
 
-/** What this process did with webhooks. docs/reference/metrics.md says what each one means. */
+/**
+ * What this process did with webhooks, and with calls of tasks. docs/reference/metrics.md says what
+ * each one means.
+ */
 export class DeliveryMetrics {
   readonly outcomes = new Counter(
     "tidemill_webhook_attempts_total",
@@ -11,6 +14,14 @@ export class DeliveryMetrics {
   readonly disabled = new Counter("tidemill_webhook_disabled_total", "Endpoints disabled by a 410");
   readonly calling = new Gauge("tidemill_webhooks_calling", "Calls of webhooks under way");
   readonly duration = new Histogram("tidemill_webhook_call_seconds", "Time a call took");
+  readonly jobCalls = new Counter("tidemill_http_job_calls_total", "Calls of tasks by outcome");
+  readonly jobsGivenBack = new Counter(
+    "tidemill_http_jobs_given_back_total",
+    "Tasks sent away because their target was broken or full",
+  );
+  readonly jobsCalling = new Gauge("tidemill_http_jobs_calling", "Calls of tasks under way");
+  readonly targetsBroken = new Gauge("tidemill_http_targets_broken", "Targets not called now");
+  readonly jobDuration = new Histogram("tidemill_http_job_seconds", "Time a call of a task took");
 
   text(): string {
     return Object.values(this)

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { exponentialMs } from "../base/backoff.ts";
 import { Bell } from "../base/bell.ts";
 import { type Clock, pause, type WallClock } from "../base/clock.ts";
@@ -82,6 +83,9 @@ export class DeliverySender implements Service {
   #afterLane = "";
   #foundInRound = 0;
   #waitSeconds = Infinity;
+  /** Ends claims, perhaps before everything else. */
+  readonly #claiming = new AbortController();
+  #givenBack = 0;
 
   constructor(db: Queryable, options: SenderOptions) {
     this.#db = db;
@@ -90,14 +94,30 @@ export class DeliverySender implements Service {
     this.#inFlight = new InFlight(options.limits);
   }
 
+  /** Deliveries that a stop gave back although their call had begun. */
+  get givenBack(): number {
+    return this.#givenBack;
+  }
+
+  /** Takes no more deliveries. */
+  stopClaiming(): void {
+    this.#claiming.abort();
+  }
+
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger, guard } = this.#options;
+    const stop = (): void => this.stopClaiming();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
     const onFailure = (error: unknown, failures: number): number => {
       logger.warn({ error: messageOf(error), failures }, "looking for due webhooks failed");
       return exponentialMs(failures, 100, FAILED_MS_MAX);
     };
     try {
-      await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+      const loop = { clock, bell: this.bell, onFailure };
+      await runLoop(() => this.#turn(), loop, this.#claiming.signal);
+      // Calls that are under way go on until everything else stops.
+      if (!signal.aborted) await once(signal, "abort");
       await this.#drain();
     } finally {
       guard.close();
@@ -171,6 +191,7 @@ export class DeliverySender implements Service {
       record = await this.#courier.carry(row, signal);
     } catch (error) {
       if (!signal.aborted) throw error;
+      this.#givenBack += 1;
       await releaseDelivery(this.#db, token);
       return;
     }

@@ -1,11 +1,10 @@
 import { exponentialMs } from "../base/backoff.ts";
+import { retryAfterSeconds } from "./retry-after.ts";
 
 /** Attempts of one delivery: with the pauses below they take about a day. */
 export const ATTEMPTS_MAX = 16;
 const PAUSE_SECONDS_MIN = 10;
 const PAUSE_SECONDS_MAX = 4 * 3_600;
-/** A receiver may ask for a longer pause than ours, but not for any. */
-const RETRY_AFTER_SECONDS_MAX = 12 * 3_600;
 
 /** Why a delivery is given up. */
 export type DeathCause = "attempts_exhausted" | "refused" | "gone" | "no_endpoint" | "disabled";
@@ -50,14 +49,4 @@ export function verdictOf(outcome: CallOutcome, circumstances: Circumstances): V
 export function pauseSeconds(attempt: number, random: () => number): number {
   const doubled = exponentialMs(attempt, PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX);
   return doubled * (0.8 + 0.4 * random());
-}
-
-/** Seconds, or a date; 0 for neither. */
-function retryAfterSeconds(text: string | undefined, now: Date): number {
-  if (text === undefined) return 0;
-  const seconds = /^\d{1,9}$/.test(text)
-    ? Number(text)
-    : (Date.parse(text) - now.getTime()) / 1_000;
-  if (!(seconds > 0)) return 0;
-  return Math.min(seconds, RETRY_AFTER_SECONDS_MAX);
 }

@@ -6,7 +6,7 @@ import type { Queryable } from "../db/database.ts";
 import { requireText } from "../tasks/encode.ts";
 import { requireTaskId } from "../tasks/task-admin.ts";
 import { DEFAULT_ENDPOINT } from "../tasks/webhook-name.ts";
-import { defaultKeys } from "./courier.ts";
+import { defaultKeys } from "./default-keys.ts";
 import { EgressRefusedError } from "./egress/errors.ts";
 import { checkEndpoint, checkSecret, type EndpointOptions, requireEndpointId } from "./endpoint.ts";
 import type { WebhookFormat, WebhookType } from "./message.ts";

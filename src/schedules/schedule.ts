@@ -102,6 +102,7 @@ const TASK_KEYS = [
   "backoff",
   "timeoutSeconds",
   "webhook",
+  "http",
   "traceParent",
   "traceState",
 ];

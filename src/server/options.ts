@@ -1,6 +1,7 @@
 import { ConfigError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, withoutUndefined } from "../base/options.ts";
 import type { EgressOptions } from "../delivery/egress/options.ts";
+import { type HttpJobsOptions, resolveHttpJobs } from "../delivery/jobs/options.ts";
 import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.ts";
 import type { AuthOptions } from "./auth/create.ts";
 import { type ClusterOptions, resolveCluster } from "./cluster-options.ts";
@@ -27,6 +28,12 @@ export interface ServerOptions {
   readonly egress?: EgressOptions;
   /** Whether it sends webhooks; as an object, how. Defaults to true. */
   readonly deliverWebhooks?: boolean | DeliverOptions;
+  /**
+   * Whether it makes the calls of `http` queues; as an object, how.
+   *
+   * Defaults to false: a server calls nobody at the wish of a tenant unless that is wanted.
+   */
+  readonly httpJobs?: boolean | HttpJobsOptions;
   /** The address to listen on. Defaults to "0.0.0.0": all of this machine's. */
   readonly host?: string;
   /** Streams of producers; false for none. Defaults to port 9092. */
@@ -93,6 +100,7 @@ export interface ResolvedServerOptions {
   readonly auth: AuthOptions;
   readonly egress: EgressOptions;
   readonly deliverWebhooks: false | DeliverOptions;
+  readonly httpJobs: false | HttpJobsOptions;
   readonly producer: ResolvedListen | undefined;
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
@@ -142,6 +150,7 @@ const KNOWN = [
   "auth",
   "egress",
   "deliverWebhooks",
+  "httpJobs",
   "host",
   "producer",
   "worker",
@@ -180,6 +189,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     auth,
     egress,
     deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
+    httpJobs: resolveCalls(given.httpJobs ?? false, egress),
     ...places,
     httpLimits: resolveHttpLimits(given.httpLimits ?? {}),
     cluster: resolveCluster(given.cluster ?? {}),
@@ -210,6 +220,17 @@ function resolveDelivery(
   if (resolveDeliverOptions(given) === undefined) return false;
   const options = { egress, ...(typeof given === "object" ? given : {}) };
   resolveDeliverOptions(options);
+  return options;
+}
+
+/** The same, for calls of tasks. */
+function resolveCalls(
+  given: boolean | HttpJobsOptions,
+  egress: EgressOptions,
+): false | HttpJobsOptions {
+  if (resolveHttpJobs(given) === undefined) return false;
+  const options = { egress, ...(typeof given === "object" ? given : {}) };
+  resolveHttpJobs(options);
   return options;
 }
 

@@ -1,5 +1,6 @@
 import { systemClock, wallClock } from "../base/clock.ts";
 import { ConflictError } from "../base/errors.ts";
+import type { Stopped } from "../base/stop-signal.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
 import { TaskIntake } from "../tasks/intake.ts";
@@ -67,9 +68,12 @@ export class TidemillServer implements AsyncDisposable {
   readonly #acts: RemoteActs;
   readonly #listeners = new Map<ListenerName, GrpcListener | ServerHttp>();
   #worker: Worker | undefined;
+  /** Makes the calls of tasks. */
+  #caller: Worker | undefined;
+  #targets: EgressGuard | undefined;
   #tenants: Tenants | undefined;
   #supervisor: Supervisor | undefined;
-  #stopping: Promise<void> | undefined;
+  #stopping: Promise<Stopped> | undefined;
 
   /** Refuses options that cannot work. The Tidemill is the caller's, who closes it after this. */
   constructor(mill: Tidemill, options: ServerOptions = {}) {
@@ -78,6 +82,8 @@ export class TidemillServer implements AsyncDisposable {
     const { db, logger, enqueue, tasksEnqueued } = mill.engine;
     this.#egress = new EgressGuard(this.#options.egress);
     const fetchJson = fetchThrough(this.#egress);
+    const { httpJobs } = this.#options;
+    if (httpJobs !== false) this.#targets = new EgressGuard(httpJobs.egress);
     this.#auth = createAuth(this.#options.auth, { db, fetchJson, logger });
     this.#quotas = new QuotaKeeper(db, { clock: systemClock, logger });
     this.#intake = new TaskIntake(enqueue, db.another(CREATE_CONNECTIONS, logger), {
@@ -136,6 +142,7 @@ export class TidemillServer implements AsyncDisposable {
     this.#supervisor.finished.catch(onFailure);
     try {
       await this.#startWorker();
+      await this.#startCaller();
       for (const listener of listeners) await listener.listen();
     } catch (error) {
       await this.stop().catch(() => {}); // Others may have failed with it; this says why.
@@ -162,6 +169,7 @@ export class TidemillServer implements AsyncDisposable {
         queuesPerTenantMax,
         quotas: this.#quotas,
         urlGuard: this.#egress,
+        ...(this.#targets === undefined ? {} : { targetGuard: this.#targets }),
       });
       const { httpLimits } = this.#options;
       const api = apiOf(this.#tenants, { ...parts, httpLimits });
@@ -192,32 +200,55 @@ export class TidemillServer implements AsyncDisposable {
     this.#worker.finished.catch(() => void this.stop().catch(() => {})); // As above.
   }
 
+  /** Apart from the other, because its slots are calls. */
+  async #startCaller(): Promise<void> {
+    const { drainSeconds, httpJobs } = this.#options;
+    if (httpJobs === false) return;
+    this.#caller = await this.#mill.startWorker({
+      dispatcherStrategy: "notify",
+      drainTimeout: drainSeconds * 1000,
+      httpJobs,
+    });
+    this.#caller.finished.catch(() => void this.stop().catch(() => {})); // As above.
+  }
+
   /** Rejects when a part of it could not go on. */
   get finished(): Promise<void> {
-    const parts = [this.#supervisor?.finished, this.#worker?.finished];
+    const parts = [this.#supervisor?.finished, this.#worker?.finished, this.#caller?.finished];
     return Promise.all(parts.filter((part) => part !== undefined)).then(() => {});
   }
 
-  /** Takes no more clients, lets go of those that are there, and answers what they had sent. */
-  async stop(): Promise<void> {
+  /**
+   * Takes no more clients and no more work, lets go of those that are there, and answers what they
+   * had sent. Tells what had begun and was given back.
+   */
+  async stop(): Promise<Stopped> {
     this.#stopping ??= this.#stop();
-    await this.#stopping;
+    return await this.#stopping;
   }
 
-  async #stop(): Promise<void> {
+  async #stop(): Promise<Stopped> {
     // All at once: together they take as long as one.
+    const called = this.#caller?.stop();
+    this.#worker?.stopFetching();
     if (this.#supervisor !== undefined) {
       for (const listener of this.#listeners.values()) listener.drain();
     }
+    let givenBack = 0;
     try {
       await this.#supervisor?.stop();
     } finally {
-      await this.#worker?.stop(); // What no worker has settled by now is given back.
+      // What no worker has settled by now is given back.
+      for (const part of [await called, await this.#worker?.stop()]) {
+        givenBack += part?.givenBack ?? 0;
+      }
       this.#desk.close();
       await this.#intake.close();
       this.#tenants?.close();
       this.#egress.close();
+      this.#targets?.close();
     }
+    return { givenBack };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

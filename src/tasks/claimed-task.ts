@@ -22,6 +22,8 @@ export interface StoredOptions {
   readonly backoff?: unknown;
   readonly timeoutSeconds?: number;
   readonly webhook?: string;
+  /** Whatever was stored: SQL may have written it. */
+  readonly http?: unknown;
   readonly traceParent?: string;
   readonly traceState?: string;
 }

@@ -94,9 +94,18 @@ export class QueueDirectory {
     );
   }
 
-  /** All queues that are registered now. */
+  /** Stores a definition on somebody's behalf: it is known by what is stored, as any other. */
+  async define(queue: QueueDefinition): Promise<KnownQueue> {
+    await this.#register(queue);
+    return await this.#remember(queue.name, this.#readNamed(queue.name));
+  }
+
+  /** All queues that are registered now and whose tasks are for handlers. */
   async names(): Promise<string[]> {
-    return (await readQueues(this.#db)).map(({ name }) => name);
+    const rows = await readQueues(this.#db);
+    const isHttp = (settings: unknown): boolean =>
+      (settings as Partial<QueueSettings>).http !== undefined;
+    return rows.flatMap(({ name, settings }) => (isHttp(settings) ? [] : [name]));
   }
 
   /** What is known of it without asking; it is asked for again meanwhile when that is old. */

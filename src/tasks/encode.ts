@@ -5,6 +5,7 @@ import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import type { KnownQueue, QueueDirectory } from "./directory.ts";
+import { checkHttpCall, resolveCall } from "./http-call.ts";
 import { type NewTask, TASK_KEYS, toJson } from "./new-task.ts";
 import { priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult } from "./schema.ts";
@@ -150,6 +151,7 @@ export class TaskEncoder {
     id: string,
   ): Promise<EncodedTask["shape"]> {
     const { settings } = this.#queue;
+    this.#checkHttp(task);
     const tenant = task.tenant ?? DEFAULT_TENANT;
     requireText("tenant", tenant, NAME_BYTES_MAX);
     if (task.kind !== undefined) requireText("kind", task.kind, NAME_BYTES_MAX);
@@ -173,6 +175,19 @@ export class TaskEncoder {
     };
     this.#shapes.set(id, shape);
     return shape;
+  }
+
+  /** A call without a target, or for handlers, would only be found out when it runs. */
+  #checkHttp({ http }: NewTask): void {
+    const { name, settings } = this.#queue;
+    if (settings.http !== undefined) {
+      resolveCall(settings.http, http === undefined ? undefined : checkHttpCall(http));
+    } else if (http !== undefined) {
+      throw new InvalidInputError(
+        `queue "${name}" is not of kind http, so its tasks cannot have http: define it with ` +
+          "httpQueue, or leave http out",
+      );
+    }
   }
 
   #idempotency(task: NewTask, shape: EncodedTask["shape"]): Idempotency | undefined {
@@ -246,6 +261,7 @@ function rareOptions(task: NewTask, isMetered = false): { options?: object } {
       ? {}
       : { timeoutSeconds: requireNumber("timeoutSeconds", task.timeoutSeconds, { min: 0.001 }) }),
     ...(task.webhook === undefined ? {} : { webhook: checkWebhook(task.webhook) }),
+    ...(task.http === undefined ? {} : { http: checkHttpCall(task.http) }),
     ...(task.traceParent === undefined ? {} : { traceParent: task.traceParent }),
     ...(task.traceState === undefined ? {} : { traceState: task.traceState }),
     ...(isMetered ? { metered: true } : {}),

@@ -336,14 +336,18 @@ export class Executor {
     this.giveBack(this.lines.drain());
   }
 
-  /** Tells every handler to stop and gives its task back uncounted, whatever it says later. */
-  abortAll(): void {
+  /**
+   * Tells every handler to stop and gives its task back uncounted, whatever it says later. How many
+   * it gives back.
+   */
+  abortAll(): number {
     const error = new WorkerStoppingError("the worker stops; the task was given back uncounted");
-    for (const task of this.#held) {
-      if (task.state !== "started") continue;
+    const started = [...this.#held].filter(({ state }) => state === "started");
+    for (const task of started) {
       abortTask(task, error);
       this.#end(task, giveBack(task, 0, this.#workerId));
     }
+    return started.length;
   }
 
   /** Nothing of it wakes the process any more, not even for a handler that never returns. */

@@ -1,6 +1,7 @@
 import type { BackoffPolicy } from "../base/backoff.ts";
 import { InvalidInputError, messageOf } from "../base/errors.ts";
 import { JsonText } from "../base/json-text.ts";
+import type { HttpCall } from "./http-call.ts";
 import type { Priority } from "./priority.ts";
 
 export interface TaskOptions {
@@ -26,6 +27,8 @@ export interface TaskOptions {
   readonly idempotencySeconds?: number;
   /** Told when the task ends: a URL, or the id of an endpoint of the tenant. Defaults to none. */
   readonly webhook?: string;
+  /** Of a task of an `http` queue: what to call, and how. Defaults to what the queue says. */
+  readonly http?: HttpCall;
   readonly traceParent?: string;
   readonly traceState?: string;
   /** Defaults to "default". */
@@ -53,6 +56,7 @@ export const TASK_KEYS: readonly string[] = [
   "idempotencyKey",
   "idempotencySeconds",
   "webhook",
+  "http",
   "traceParent",
   "traceState",
   "tenant",

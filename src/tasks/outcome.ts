@@ -54,6 +54,16 @@ export function failed(reason: string, options: FailedOptions = {}): Outcome<nev
   });
 }
 
+/** The same; tried again no sooner than that, however short the backoff. */
+export function failedFor(reason: string, delaySeconds: number): Outcome<never> {
+  requireNumber("failedFor delaySeconds", delaySeconds, { min: 0 });
+  return Outcome.of("failed", {
+    reason: requireReason("failed", reason),
+    retry: true,
+    delaySeconds,
+  });
+}
+
 /** The payload does not fit the schema of the queue: it waits as a dead letter for a person. */
 export function invalidPayload(reason: string): Outcome<never> {
   return Outcome.of("failed", { reason: requireReason("failed", reason), isInvalid: true });
@@ -73,6 +83,12 @@ export function nackByBackoff(reason: string): Outcome<never> {
 /** Somebody else should do it: given back as if it had never been claimed. */
 export function abandon(): Outcome<never> {
   return Outcome.of("abandon");
+}
+
+/** The same, and not before so many seconds: it could not even be tried. */
+export function abandonFor(delaySeconds: number): Outcome<never> {
+  requireNumber("abandonFor delaySeconds", delaySeconds, { min: 0 });
+  return Outcome.of("abandon", { delaySeconds });
 }
 
 /** The same, by the worker itself: void when another worker holds the task by then. */

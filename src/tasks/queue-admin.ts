@@ -6,7 +6,7 @@ import type { Database } from "../db/database.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { KEY_BYTES_MAX, NAME_BYTES_MAX, requireText } from "./encode.ts";
 import { type LimitChanges, type Limits, resolveLimitChanges } from "./limits.ts";
-import { Queue, type QueueDefinition } from "./queue.ts";
+import { Queue, type QueueDefinition, type QueueSettings } from "./queue.ts";
 import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
 import {
   countScheduled,
@@ -18,7 +18,7 @@ import {
   resumeQueue,
   setLimits,
 } from "./sql/queue-admin.ts";
-import { ensureQueue, readQueues } from "./sql/queues.ts";
+import { ensureQueue, type QueueRow, readQueues } from "./sql/queues.ts";
 import { DEFAULT_TENANT, keyLane } from "./task.ts";
 import type { AdminChannels } from "./task-admin.ts";
 
@@ -29,6 +29,8 @@ export interface QueueView {
   readonly isPaused: boolean;
   readonly pauseReason: string | undefined;
   readonly limits: Limits;
+  /** Its tasks are HTTP calls. Undefined: they are for handlers. */
+  readonly kind?: "http";
   /** Live tasks by priority, running ones included. */
   readonly depths: Readonly<Record<string, number>>;
   readonly running: number;
@@ -59,6 +61,8 @@ export interface RingView {
 }
 
 const QUEUES_MAX = 10_000;
+const isHttp = ({ settings }: QueueRow): boolean =>
+  (settings as Partial<QueueSettings>).http !== undefined;
 const DELAYED_MAX = 10_000;
 
 /** What a person, or a program for them, may ask and do about queues and their keys. */
@@ -85,6 +89,7 @@ export class QueueAdmin {
         isPaused: row.paused_at !== null,
         pauseReason: row.pause_reason ?? undefined,
         limits: row.limits as Limits,
+        ...(isHttp(row) ? { kind: "http" as const } : {}),
         depths: count?.depths ?? {},
         running: count?.running ?? 0,
         dead: count?.dead ?? 0,
@@ -109,6 +114,17 @@ export class QueueAdmin {
     if (isMade) return "made";
     if ((await readQueues(this.#db, [name])).length === 1) return "known";
     throw new LimitError(`there are ${QUEUES_MAX} queues; no more are made by their name`);
+  }
+
+  /**
+   * Stores a definition without handling it, such as one of `httpQueue`, whose tasks any worker
+   * with `httpJobs` runs. Settings that are stored are replaced.
+   */
+  async define(queue: QueueDefinition): Promise<"made" | "known"> {
+    const [known] = await readQueues(this.#db, [queue.name]);
+    await this.#directory.define(queue);
+    await announceChange(this.#db, this.#channels.changes);
+    return known === undefined ? "made" : "known";
   }
 
   /** Nothing more of it is claimed from now on; what runs goes on. */

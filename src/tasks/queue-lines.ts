@@ -38,7 +38,7 @@ export class QueueLines {
 
   constructor(options: QueueLinesOptions) {
     this.#options = options;
-    this.#slots = options.slots ?? slotsOf(options);
+    this.#slots = options.slots ?? new HandlerSlots(options.concurrency);
     for (const handler of options.handlers) {
       if (this.#lines.has(handler.queue.name)) {
         throw new ConfigError(`two handlers for queue "${handler.queue.name}"`);
@@ -71,7 +71,7 @@ export class QueueLines {
       known.handler = handler;
       return;
     }
-    const slots = this.#slots.of(name);
+    const slots = this.#slots.of(name, handler.concurrency);
     const { isOpen } = slots;
     const ready = { ...this.#options, ...(isOpen === undefined ? {} : { isOpen }) };
     this.#lines.set(name, {
@@ -132,19 +132,27 @@ export class QueueLines {
 
   /** The next task to start, unless it was given back or lost while it waited. */
   shift(): ClaimedTask | undefined {
-    const task = this.#next()?.ready.shift();
+    const least = this.#least;
+    const task = this.#next(least)?.ready.shift(least);
     if (task !== undefined) this.#ready -= 1;
     return task;
   }
 
+  /** The lowest priority that may start now. Undefined: any. */
+  get #least(): number | undefined {
+    const { count, reserve } = this.#slots;
+    if (reserve === undefined || count - this.#active > reserve.count) return undefined;
+    return reserve.priority;
+  }
+
   /** Of the queue whose next task ranks highest, by priority and by how long it waits here. */
-  #next(): Line | undefined {
+  #next(least: number | undefined): Line | undefined {
     let best: Line | undefined;
     let bestRank = -Infinity;
     for (const line of this.#lines.values()) {
       if (line.ready.size === 0 || line.slots.free() <= 0) continue;
       if (this.#lines.size === 1) return line;
-      const head = line.ready.peek();
+      const head = line.ready.peek(least);
       if (head === undefined) continue;
       const rank = head.priority - head.renewedAtMs / 1000 / this.#options.agingSeconds;
       if (rank > bestRank) [best, bestRank] = [line, rank];
@@ -189,11 +197,4 @@ export class QueueLines {
     this.#ready = 0;
     return [...this.#lines.values()].flatMap(({ ready }) => ready.drain());
   }
-}
-
-function slotsOf({ handlers, concurrency }: QueueLinesOptions): Slots {
-  const limits = handlers.flatMap(({ queue, concurrency: own }) =>
-    own === undefined ? [] : [[queue.name, own] as const],
-  );
-  return new HandlerSlots(concurrency, new Map(limits));
 }

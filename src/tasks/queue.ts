@@ -2,6 +2,7 @@ import { type BackoffPolicy, resolveBackoff } from "../base/backoff.ts";
 import { ConfigError, hasReserved } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "../base/options.ts";
 import type { TaskContext } from "./context.ts";
+import { type HttpQueueCalls, type HttpSettings, resolveHttpSettings } from "./http-call.ts";
 import { type LimitOptions, type Limits, resolveLimits } from "./limits.ts";
 import type { Outcome } from "./outcome.ts";
 import { type Priority, priorityNumber } from "./priority.ts";
@@ -50,6 +51,13 @@ export interface QueueOptions {
   readonly idempotencySeconds?: number;
   /** Larger payloads are refused. Defaults to 1 MiB. */
   readonly payloadBytesMax?: number;
+  /**
+   * Its tasks are HTTP calls, made by workers with `httpJobs`; this is what they have in common.
+   * See `httpQueue`.
+   *
+   * Defaults to none: its tasks are for handlers.
+   */
+  readonly http?: HttpQueueCalls;
   /** Limits across the whole cluster. Defaults to none. */
   readonly limits?: LimitOptions;
   /** Shares of tenants that compete; one that is not named has 1. Defaults to none. */
@@ -70,6 +78,8 @@ export interface QueueSettings {
   readonly idempotencySeconds: number;
   readonly payloadBytesMax: number;
   readonly tenantWeights: Readonly<Record<string, number>>;
+  /** Only of a queue whose tasks are HTTP calls. */
+  readonly http?: HttpSettings;
 }
 
 export type TaskFunction<Payload, Result> = (
@@ -99,6 +109,8 @@ export type WrittenEnd = "complete" | "put-back" | "end" | "bury";
 export interface TaskHandler {
   readonly queue: QueueDefinition;
   readonly concurrency: number | undefined;
+  /** The queue is used as it is stored, and not registered: others define it. */
+  readonly isStored?: boolean;
   run(task: Task, context: TaskContext): unknown;
   /** What was written of the end of a task, or was not, because its lease was lost. */
   settled?(task: Task, written: WrittenEnd | undefined): void;
@@ -123,6 +135,7 @@ const OPTION_KEYS = [
   "serialize",
   "idempotencySeconds",
   "payloadBytesMax",
+  "http",
   "limits",
   "tenantWeights",
 ];
@@ -244,5 +257,7 @@ function resolveSettings(name: string, given: QueueOptions): QueueSettings {
     idempotencySeconds: whole("idempotencySeconds", DAY_SECONDS, 3650 * DAY_SECONDS),
     payloadBytesMax: whole("payloadBytesMax", 1024 * 1024, 256 * 1024 * 1024),
     tenantWeights,
+    // Others have no such key, so that what is stored of them stays as it is.
+    ...(given.http === undefined ? {} : { http: resolveHttpSettings(name, given.http) }),
   });
 }

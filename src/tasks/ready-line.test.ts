@@ -55,6 +55,22 @@ const tenantsOf = (tasks: readonly ClaimedTask[]): string =>
   tasks.map(({ tenant }) => tenant[0]).join("");
 
 describe("what is ready of a queue", () => {
+  it("starts only what has the priority, when it must: by rank, whoever's it is", () => {
+    const line = lineOf(
+      { lane: 1, priority: 2, runAt: -1_000, count: 2 },
+      { lane: 2, tenant: "b", priority: 8, runAt: 20, count: 1 },
+      { lane: 3, tenant: "c", priority: 9, runAt: 0, count: 1 },
+      { lane: -4, tenant: "d", priority: 8, runAt: 5, count: 1 },
+    );
+    expect(line.peek(8)?.tenant).toBe("c");
+    const high = [line.shift(8), line.shift(8), line.shift(8)].map((one) => one?.tenant);
+    expect(high).toEqual(["c", "d", "b"]);
+    expect(line.shift(8)).toBe(undefined);
+    // What could not start meanwhile has lost nothing.
+    expect(line.size).toBe(2);
+    expect(tenantsOf(shiftAll(line))).toBe("aa");
+  });
+
   it("starts by turns of its tenants, whoever came first", () => {
     const line = lineOf({ lane: 1, count: 8 }, { lane: 2, tenant: "b", count: 4 });
     expect(tenantsOf(shiftAll(line))).toBe("aaabbbaaabaa");

@@ -97,9 +97,13 @@ export class ReadyLine {
     if (known !== undefined && known.ready > 0) this.#turns.join(known);
   }
 
-  /** The next task to start. Undefined when none may. */
-  shift(): ClaimedTask | undefined {
-    const strand = this.#next();
+  /**
+   * The next task to start. Undefined when none may.
+   *
+   * @param least only of this priority and above. Undefined: any
+   */
+  shift(least?: number): ClaimedTask | undefined {
+    const strand = this.#next(least);
     const task = strand?.tasks.shift();
     if (strand === undefined || task === undefined) return undefined;
     const { tenant } = strand;
@@ -111,8 +115,8 @@ export class ReadyLine {
   }
 
   /** The next task to start; it stays. */
-  peek(): ClaimedTask | undefined {
-    return this.#next()?.tasks.peek();
+  peek(least?: number): ClaimedTask | undefined {
+    return this.#next(least)?.tasks.peek();
   }
 
   /** The highest priority that is here, of a tenant or of all. */
@@ -136,7 +140,8 @@ export class ReadyLine {
     return all;
   }
 
-  #next(): Strand | undefined {
+  #next(least: number | undefined): Strand | undefined {
+    if (least !== undefined) return this.#atLeast(least);
     const tenant = this.#turns.next(this.#options.fairnessTurn, this.#mayStart);
     if (tenant === undefined) return undefined;
     let best: Strand | undefined;
@@ -149,6 +154,20 @@ export class ReadyLine {
     if (keyed === undefined) return best;
     const isKeyedFirst = unkeyed === undefined || keyed.renewedAtMs <= unkeyed.renewedAtMs;
     return isKeyedFirst ? tenant.keyed : best;
+  }
+
+  /** Whoever's rank is highest, without turns: so few slots are reserved that all may want them. */
+  #atLeast(least: number): Strand | undefined {
+    let best: Strand | undefined;
+    for (const tenant of this.#tenants.values()) {
+      if (!this.#mayStart(tenant)) continue;
+      for (const strand of strandsOf(tenant)) {
+        const head = strand.tasks.peek();
+        if (head === undefined || head.priority < least) continue;
+        if (best === undefined || this.#rankOf(strand) > this.#rankOf(best)) best = strand;
+      }
+    }
+    return best;
   }
 
   /** Everything waits at the same pace, so since when it does is all that differs. */

@@ -21,7 +21,7 @@ import { type QueueSettings, type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import { TaskSession } from "./session.ts";
 import { settleRefused } from "./settlement.ts";
-import type { Slots } from "./slots.ts";
+import { HandlerSlots, type SlotReserve, type Slots } from "./slots.ts";
 import { lapseLeases } from "./sql/lease.ts";
 import { readQueues } from "./sql/queues.ts";
 import { LeaseLostError } from "./task.ts";
@@ -42,6 +42,8 @@ export interface TaskRunnerOptions {
   readonly workerId: string;
   readonly handlers: readonly TaskHandler[];
   readonly concurrency: number;
+  /** Of the slots, for tasks of high priority. */
+  readonly reserve?: SlotReserve | undefined;
   readonly leaseSeconds: number;
   readonly pollMs: number;
   readonly drainMs: number;
@@ -90,6 +92,10 @@ export class TaskRunner implements Service {
   readonly #executor: Executor;
   readonly #claimer: Claimer;
   readonly #notifier: Notifier;
+  /** Ends claims, perhaps before everything else. */
+  readonly #claiming = new AbortController();
+  #claimedUntilMs = 0;
+  #givenBack = 0;
   #isOver = false;
   #isStale = false;
   #isReading = false;
@@ -130,7 +136,7 @@ export class TaskRunner implements Service {
     const { remote } = options;
     this.#executor = new Executor(this.finisher, acts, {
       handlers,
-      ...(remote === undefined ? {} : { slots: remote.slots }),
+      slots: remote?.slots ?? new HandlerSlots(options.concurrency, options.reserve),
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
       fairnessTurn: options.fairnessTurn,
@@ -175,11 +181,25 @@ export class TaskRunner implements Service {
     return this.#executor.active;
   }
 
+  /** Tasks that a stop gave back although they had started. */
+  get givenBack(): number {
+    return this.#givenBack;
+  }
+
+  /** Takes no more tasks, and gives back what has not started. The time to drain begins. */
+  stopClaiming(): void {
+    if (this.#claiming.signal.aborted) return;
+    this.#claimedUntilMs = this.#options.clock.now();
+    this.#claiming.abort();
+  }
+
   /** Makes the queues known, so that anybody can enqueue to them. */
   async register(): Promise<void> {
     // What others run is defined by others.
     if (this.#options.remote === undefined) {
-      for (const { queue } of this.#executor.lines.handlers) await this.#directory.find(queue);
+      for (const { queue, isStored } of this.#executor.lines.handlers) {
+        if (isStored !== true) await this.#directory.find(queue);
+      }
     }
     await this.#readQueues();
   }
@@ -201,8 +221,9 @@ export class TaskRunner implements Service {
       const handler = lines.handlerOf(name);
       if (handler === undefined) continue;
       const { queue } = handler;
-      const now = isRemote ? { ...queue, settings: settings as QueueSettings } : queue;
-      if (isRemote && !isDeepStrictEqual(now, queue)) lines.handle({ ...handler, queue: now });
+      const isStored = isRemote || handler.isStored === true;
+      const now = isStored ? { ...queue, settings: settings as QueueSettings } : queue;
+      if (isStored && !isDeepStrictEqual(now, queue)) lines.handle({ ...handler, queue: now });
       const others = queues.get(id);
       const { keyConcurrency } = now.settings;
       queues.set(id, {
@@ -274,6 +295,7 @@ export class TaskRunner implements Service {
 
   /** Resolves when it was looked for tasks once, beginning now. */
   async looked(): Promise<void> {
+    if (this.#claiming.signal.aborted) return;
     const looked = this.#claimer.looks.next();
     this.#claimer.bell.ring();
     await looked;
@@ -310,8 +332,13 @@ export class TaskRunner implements Service {
   }
 
   async run(signal: AbortSignal): Promise<void> {
+    const stop = (): void => this.stopClaiming();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
     try {
-      await this.#claimer.run(signal);
+      await this.#claimer.run(this.#claiming.signal);
+      this.#executor.stopStarting();
+      await aborted(signal);
       await this.#drain();
       await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {
@@ -324,17 +351,22 @@ export class TaskRunner implements Service {
 
   async #drain(): Promise<void> {
     const { clock, drainMs, logger } = this.#options;
-    this.#executor.stopStarting();
     const idle = this.#executor.idle();
-    await withinMs(idle, drainMs, clock);
+    const leftMs = Math.max(0, this.#claimedUntilMs + drainMs - clock.now());
+    await withinMs(idle, leftMs, clock);
     if (this.#executor.active > 0) {
       logger.warn({ tasks: this.#executor.active }, "handlers outlived the drain and are aborted");
-      this.#executor.abortAll();
+      this.#givenBack = this.#executor.abortAll();
       await withinMs(idle, ABORT_GRACE_MS, clock);
     }
     // When the database is gone there is nobody to answer: the leases run out.
     await withinMs(this.finisher.empty(), drainMs + ANSWER_MS, clock);
   }
+}
+
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
 }
 
 async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<void> {

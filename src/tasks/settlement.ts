@@ -20,11 +20,10 @@ export function settle(task: ClaimedTask, outcome: Outcome, random: () => number
         ? WITHOUT_RESULT
         : { kind: "complete", result: resultJson(outcome.value) };
     case "abandon":
-      return giveBack(task, ABANDON_SECONDS, outcome.holder);
+      return giveBack(task, Math.max(ABANDON_SECONDS, outcome.delaySeconds), outcome.holder);
     case "nack": {
-      const { nackSecondsMax } = task.handler.queue.settings;
       const asked = outcome.retry ? backoffSeconds(task, random) : outcome.delaySeconds;
-      const delay = Math.min(asked, nackSecondsMax);
+      const delay = clamped(task, asked);
       return retryOrBury(task, { outcome: "nack", reason: outcome.reason }, delay);
     }
     case "failed":
@@ -36,7 +35,7 @@ export function settle(task: ClaimedTask, outcome: Outcome, random: () => number
       return retryOrBury(
         task,
         { outcome: "failed", reason: outcome.reason },
-        backoffSeconds(task, random),
+        Math.max(backoffSeconds(task, random), clamped(task, outcome.delaySeconds)),
       );
   }
 }
@@ -154,6 +153,11 @@ function setback<Kind extends string>(
       ? {}
       : { stack: wellFormed(storable(stack).slice(0, STACK_CHARS_MAX)) }),
   };
+}
+
+/** A pause that somebody asked for, as long as the queue allows. */
+function clamped({ handler }: ClaimedTask, seconds: number): number {
+  return Math.min(seconds, handler.queue.settings.nackSecondsMax);
 }
 
 function backoffSeconds(task: ClaimedTask, random: () => number): number {

@@ -2,8 +2,19 @@
 export interface Slots {
   /** All of them, taken or free. */
   readonly count: number;
-  /** Those in which tasks of the queue may run; asked for once. */
-  of(queue: string): QueueSlots;
+  /** The last so many are for tasks of this priority and above. Undefined: none are. */
+  readonly reserve?: SlotReserve | undefined;
+  /**
+   * Those in which tasks of the queue may run; asked for once.
+   *
+   * @param limit of its handler, if it has one of its own
+   */
+  of(queue: string, limit?: number): QueueSlots;
+}
+
+export interface SlotReserve {
+  readonly count: number;
+  readonly priority: number;
 }
 
 export interface QueueSlots {
@@ -20,16 +31,15 @@ export interface QueueSlots {
 /** Handlers in this process: so many at once, of one queue perhaps fewer. */
 export class HandlerSlots implements Slots {
   readonly count: number;
-  readonly #limits: ReadonlyMap<string, number>;
+  readonly reserve: SlotReserve | undefined;
 
-  /** @param limits of queues that have one of their own */
-  constructor(count: number, limits: ReadonlyMap<string, number>) {
+  constructor(count: number, reserve?: SlotReserve) {
     this.count = count;
-    this.#limits = limits;
+    this.reserve = reserve;
   }
 
-  of(queue: string): QueueSlots {
-    return new CountedSlots(Math.min(this.#limits.get(queue) ?? this.count, this.count));
+  of(_queue: string, limit = this.count): QueueSlots {
+    return new CountedSlots(Math.min(limit, this.count));
   }
 }
 

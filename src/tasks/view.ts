@@ -39,6 +39,8 @@ export interface TaskView {
   /** Of a dead task: attempts_exhausted, worker_lost or invalid_payload. */
   readonly cause: string | undefined;
   readonly webhook: string | undefined;
+  /** Of a task that names what it calls; headers are not shown, because they may be secret. */
+  readonly targetUrl: string | undefined;
   readonly traceParent: string | undefined;
 }
 
@@ -70,8 +72,16 @@ export function toTaskView(row: TaskRow): TaskView {
     reason: row.reason ?? undefined,
     cause: row.cause ?? undefined,
     webhook: option("webhook"),
+    targetUrl: targetUrlOf(row),
     traceParent: option("traceParent"),
   };
+}
+
+/** What its options name, if they do. */
+export function targetUrlOf({ options }: Pick<TaskRow, "options">): string | undefined {
+  const http: unknown = options?.["http"];
+  if (typeof http !== "object" || http === null || !("targetUrl" in http)) return undefined;
+  return typeof http.targetUrl === "string" ? http.targetUrl : undefined;
 }
 
 export function toTaskFailure(row: FailureRow): TaskFailure {

@@ -1,7 +1,6 @@
 import { hostname } from "node:os";
 import { type Clock, wallClock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
-import type { Service } from "../base/supervisor.ts";
 import { VERSION } from "../base/version.ts";
 import { AdvisoryElection, type Election, LeaseElection } from "../cluster/election.ts";
 import { Leader } from "../cluster/leader.ts";
@@ -13,6 +12,9 @@ import { ConsumerRunner } from "../consumers/runner.ts";
 import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
+import { HttpJobs } from "../delivery/jobs/http-jobs.ts";
+import { HttpQueueWatch } from "../delivery/jobs/http-queue-watch.ts";
+import { type ResolvedHttpJobs, resolveHttpJobs } from "../delivery/jobs/options.ts";
 import { resolveDeliverOptions } from "../delivery/options.ts";
 import { DeliverySender } from "../delivery/sender.ts";
 import { Scheduler } from "../schedules/scheduler.ts";
@@ -20,6 +22,7 @@ import { Housekeeper } from "../tasks/housekeeper.ts";
 import { TaskRunner } from "../tasks/runner.ts";
 import { leaderDuties } from "./duties.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
+import type { Parts, Pools } from "./parts.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
@@ -57,6 +60,7 @@ export class Assembly {
   readonly #random: () => number;
   readonly #logger: Logger;
   readonly #assigned: () => readonly string[];
+  readonly #httpJobs: ResolvedHttpJobs | undefined;
 
   constructor(context: WorkerContext, options: ResolvedWorkerOptions, member: Member) {
     this.#context = context;
@@ -66,6 +70,7 @@ export class Assembly {
     this.#random = member.random;
     this.#logger = member.logger;
     this.#assigned = member.assigned;
+    this.#httpJobs = resolveHttpJobs(options.httpJobs);
   }
 
   build({ control: db, batches, deliveries }: Pools): Parts {
@@ -95,7 +100,9 @@ export class Assembly {
     });
     const election = this.#buildElection(db);
     const leader = this.#buildLeader(db, election);
-    const tasks = this.#buildTasks(db, registry);
+    const jobs = this.#buildJobs(deliveries);
+    const tasks = this.#buildTasks(db, registry, jobs);
+    const httpQueues = this.#buildQueueWatch(db, registry, tasks, jobs);
     const housekeeper = this.#buildHousekeeper(db, leader, tasks);
     const scheduler = this.#buildScheduler(db, leader, tasks);
     const onEvents = (): void => reader.bell.ring();
@@ -104,6 +111,7 @@ export class Assembly {
       runner.changed();
       tasks?.changed();
       scheduler?.bell.ring();
+      httpQueues?.bell.ring();
     };
     const onTasks = (): void => {
       tasks?.workArrived();
@@ -134,7 +142,43 @@ export class Assembly {
       housekeeper,
       scheduler,
       sender: deliveries === undefined ? undefined : this.#buildSender(deliveries),
+      jobs,
+      httpQueues,
     };
+  }
+
+  #buildJobs(db: Database | undefined): HttpJobs | undefined {
+    const options = this.#httpJobs;
+    if (options === undefined || db === undefined) return undefined;
+    return new HttpJobs(db, options, {
+      guard: new EgressGuard(options.egress, this.#clock),
+      clock: this.#clock,
+      wallClock,
+      random: this.#random,
+      logger: this.#logger,
+      metrics: this.#context.deliveryMetrics,
+    });
+  }
+
+  #buildQueueWatch(
+    db: Database,
+    registry: Registry,
+    tasks: TaskRunner | undefined,
+    jobs: HttpJobs | undefined,
+  ): HttpQueueWatch | undefined {
+    const options = this.#httpJobs;
+    if (options === undefined || jobs === undefined || tasks === undefined) return undefined;
+    return new HttpQueueWatch(db, {
+      names: options.names,
+      known: options.definitions.map(({ name }) => name),
+      clock: this.#clock,
+      logger: this.#logger,
+      begin: async (queues) => {
+        await tasks.handle(queues.map((queue) => jobs.handlerOf(queue, true)));
+        // After that, because the leader gives us buckets then.
+        await registry.handle(queues.map(({ name }) => name));
+      },
+    });
   }
 
   #buildSender(db: Database): DeliverySender | undefined {
@@ -164,15 +208,23 @@ export class Assembly {
     });
   }
 
-  #buildTasks(db: Database, registry: Registry): TaskRunner | undefined {
+  #buildTasks(
+    db: Database,
+    registry: Registry,
+    jobs: HttpJobs | undefined,
+  ): TaskRunner | undefined {
     const options = this.#options;
-    if (options.handlers.length === 0 && options.remote === undefined) return undefined;
+    const { handlers, remote } = options;
+    if (handlers.length === 0 && remote === undefined && jobs === undefined) return undefined;
+    const calls = this.#httpJobs;
+    const callers = calls?.definitions.flatMap((one) => jobs?.handlerOf(one, false) ?? []) ?? [];
     const { directory, metrics, sequence, isPooled, channel } = this.#context.tasks;
     const isListening = options.dispatcherStrategy === "notify";
     return new TaskRunner(db, directory, {
       workerId: this.id,
-      handlers: options.handlers,
-      concurrency: options.concurrency,
+      handlers: [...handlers, ...callers],
+      concurrency: calls?.concurrency ?? options.concurrency,
+      reserve: calls?.reserve,
       leaseSeconds: options.leaseSeconds,
       pollMs: isListening
         ? Math.max(TASK_RECONCILE_MS, options.taskPollInterval)
@@ -188,7 +240,7 @@ export class Assembly {
       logger: this.#logger,
       metrics,
       isTrusted: () => registry.isTrusted,
-      remote: options.remote,
+      remote,
       onService: (tenants) => registry.serve(tenants),
     });
   }
@@ -241,7 +293,10 @@ export class Assembly {
       pid: process.pid,
       version: VERSION,
       capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
-      queues: options.handlers.map(({ queue }) => queue.name),
+      queues: [
+        ...options.handlers.map(({ queue }) => queue.name),
+        ...(this.#httpJobs?.definitions.map(({ name }) => name) ?? []),
+      ],
     };
     return new Registry(db, registration, {
       url: this.#context.directUrl,
@@ -311,49 +366,8 @@ export class Assembly {
   }
 }
 
-export interface Pools {
-  readonly control: Database;
-  readonly batches: Database;
-  /** Of a worker that delivers webhooks. */
-  readonly deliveries?: Database | undefined;
-}
-
 interface Wakes {
   readonly onEvents: () => void;
   readonly onChanges: () => void;
   readonly onTasks: () => void;
-}
-
-/** In the order in which they start; they stop in reverse. */
-export function servicesOf(parts: Parts): Service[] {
-  const { registry, leader, housekeeper, scheduler, sender } = parts;
-  const { dispatcher, listener, reader, tasks, runner } = parts;
-  const taskServices =
-    tasks === undefined ? [] : [tasks.finisher, tasks.finisher.packs, tasks.renewer, tasks];
-  return [
-    registry,
-    leader,
-    ...(housekeeper === undefined ? [] : [housekeeper]),
-    ...(scheduler === undefined ? [] : [scheduler]),
-    ...(sender === undefined ? [] : [sender]),
-    dispatcher,
-    ...(listener === undefined ? [] : [listener]),
-    reader,
-    ...taskServices,
-    runner,
-  ];
-}
-
-export interface Parts {
-  readonly registry: Registry;
-  readonly reader: LogReader;
-  readonly runner: ConsumerRunner;
-  readonly election: Election;
-  readonly leader: Leader;
-  readonly dispatcher: Dispatcher;
-  readonly listener: Listener | undefined;
-  readonly tasks: TaskRunner | undefined;
-  readonly housekeeper: Housekeeper | undefined;
-  readonly scheduler: Scheduler | undefined;
-  readonly sender: DeliverySender | undefined;
 }

@@ -5,6 +5,7 @@ import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "..
 import type { AssignmentStrategy } from "../cluster/assignment.ts";
 import type { LeaderStrategy } from "../cluster/election.ts";
 import { type Consumer, ON_FAILURE, type OnFailure, partitionsOf } from "../consumers/consumer.ts";
+import { type HttpJobsOptions, resolveHttpJobs } from "../delivery/jobs/options.ts";
 import { type DeliverOptions, resolveDeliverOptions } from "../delivery/options.ts";
 import type { TaskHandler } from "../tasks/queue.ts";
 import type { RemoteWork } from "../tasks/runner.ts";
@@ -69,6 +70,13 @@ export interface WorkerOptions {
   readonly heartbeatInterval?: number;
   /** Age of a heartbeat at which others take over its consumers. Defaults to 10,000. */
   readonly heartbeatTimeout?: number;
+  /**
+   * Whether this worker makes the calls of `http` queues; as an object, how. Such a worker has no
+   * handlers: its slots are the pool of calls. Start another one beside it for those.
+   *
+   * Defaults to false.
+   */
+  readonly httpJobs?: boolean | HttpJobsOptions;
   /** Days for which ended tasks and failures are kept. Defaults to 7. */
   readonly historyDays?: number;
   /** "advisory" needs a direct connection, "lease" none. Defaults to "advisory". */
@@ -133,6 +141,7 @@ export const WORKER_DEFAULTS: Required<Defaulted> = {
   heartbeatInterval: 3_000,
   heartbeatTimeout: 10_000,
   historyDays: 7,
+  httpJobs: false,
   leaderStrategy: "advisory",
   leaseSeconds: 30,
   maxConsecutiveFailures: 5,
@@ -181,14 +190,24 @@ export function resolveWorkerOptions(
 }
 
 function checkWork(
-  { consumers, handlers, deliverWebhooks }: ResolvedWorkerOptions,
+  { consumers, handlers, deliverWebhooks, httpJobs }: ResolvedWorkerOptions,
   compat: "eventsalsa" | undefined,
 ): void {
   const isDelivering = resolveDeliverOptions(deliverWebhooks) !== undefined;
   if (isDelivering && compat !== undefined) {
     throw new ConfigError(`a worker of a compat "${compat}" cluster delivers no webhooks`);
   }
-  if (isDelivering || consumers.length > 0 || handlers.length > 0) return;
+  const isCalling = resolveHttpJobs(httpJobs) !== undefined;
+  if (isCalling && compat !== undefined) {
+    throw new ConfigError(`a worker of a compat "${compat}" cluster makes no calls of tasks`);
+  }
+  if (isCalling && handlers.length > 0) {
+    throw new ConfigError(
+      "a worker with httpJobs has no handlers, because its slots are the pool of calls: " +
+        "start another worker for them, in the same process if you like",
+    );
+  }
+  if (isCalling || isDelivering || consumers.length > 0 || handlers.length > 0) return;
   throw new ConfigError(
     "a worker needs at least one consumer or handler: " +
       "consumers: [consumer(...)] or handlers: [queue.handle(...)]",

@@ -1,11 +1,13 @@
-import { CommitUnknownError } from "../base/errors.ts";
+import { CommitUnknownError, InvalidInputError } from "../base/errors.ts";
 import type { Store } from "../db/database.ts";
+import { EgressRefusedError } from "../delivery/egress/errors.ts";
 import { type UrlGuard, WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
 import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
 import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
 import type { EncodedTask } from "../tasks/encode.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
+import { checkHttpCall, type HttpCall } from "../tasks/http-call.ts";
 import type { NewTask } from "../tasks/new-task.ts";
 import { type Amount, amountOf } from "../tasks/quota.ts";
 import type { QuotaKeeper, Settle } from "../tasks/quota-keeper.ts";
@@ -32,6 +34,8 @@ export interface ScopeContext {
   readonly quotas: QuotaKeeper | undefined;
   /** Without one, any address of a webhook is stored. */
   readonly urlGuard: UrlGuard | undefined;
+  /** Without one, any target of a task is stored. */
+  readonly targetGuard: UrlGuard | undefined;
 }
 
 /** Whose scope it is. `queues` are those that the tenant's caller is for. */
@@ -82,11 +86,25 @@ export class TenantScope {
   async enqueue(queue: string, tasks: readonly Unscoped<NewTask>[]): Promise<string[]> {
     const { tenant } = this;
     const { queuesMax } = this.#context;
+    for (const { http } of tasks) this.#checkTarget(http);
     await this.#enqueue.directory.findOrIntroduce(queue, { tenant, queuesMax });
     const own = tasks.map((task) => ({ ...task, tenant }));
     const ids = await enqueueTasks(this.#metered(), queue, own, {});
     this.#context.onEnqueued(queue, ids.length);
     return ids;
+  }
+
+  /** What can never be called is refused now, where somebody hears of it. */
+  #checkTarget(http: HttpCall | undefined): void {
+    const { targetGuard } = this.#context;
+    if (targetGuard === undefined || http?.targetUrl === undefined) return;
+    const { targetUrl = "" } = checkHttpCall(http);
+    try {
+      targetGuard.check(targetUrl);
+    } catch (error) {
+      if (!(error instanceof EgressRefusedError)) throw error;
+      throw new InvalidInputError(`http.targetUrl cannot be called: ${error.message}`);
+    }
   }
 
   #metered(): EnqueueContext {
@@ -195,6 +213,7 @@ export class TenantScope {
 
   async putSchedule(name: string, options: Unscoped<ScheduleOptions>): Promise<Schedule> {
     const { tenant, ...queues } = this.#scope;
+    this.#checkTarget(options.http);
     return await this.#schedules.put(name, { ...options, tenant }, queues);
   }
 

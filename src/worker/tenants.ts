@@ -12,6 +12,7 @@ import type { AdminChannels } from "../tasks/task-admin.ts";
 import { type ScopeOptions, TenantScope } from "./tenant-scope.ts";
 
 const QUEUES_MAX = 200;
+const KEYS = ["requireWall", "queuesPerTenantMax", "quotas", "urlGuard", "targetGuard"];
 
 export interface TenantsOptions {
   /** Refuses to go on without the second wall. Defaults to false: its absence is logged. */
@@ -22,12 +23,15 @@ export interface TenantsOptions {
   readonly quotas?: QuotaKeeper;
   /** Refuses addresses of webhooks that can never be called. Defaults to none. */
   readonly urlGuard?: UrlGuard;
+  /** The same for targets of tasks. Defaults to none. */
+  readonly targetGuard?: UrlGuard;
 }
 
 interface TenantLimits {
   readonly queuesMax: number;
   readonly quotas: QuotaKeeper | undefined;
   readonly urlGuard: UrlGuard | undefined;
+  readonly targetGuard: UrlGuard | undefined;
 }
 
 export interface TenantsContext {
@@ -83,11 +87,12 @@ export async function openTenants(
   context: TenantsContext,
   options: TenantsOptions,
 ): Promise<Tenants> {
-  refuseUnknown("tenants", options, ["requireWall", "queuesPerTenantMax", "quotas", "urlGuard"]);
+  refuseUnknown("tenants", options, KEYS);
   const { requireWall = false, queuesPerTenantMax = QUEUES_MAX } = options;
   const range = { min: 0, max: 100_000, integer: true };
   const queuesMax = requireNumber("queuesPerTenantMax", queuesPerTenantMax, range);
-  const limits = { queuesMax, quotas: options.quotas, urlGuard: options.urlGuard };
+  const { quotas, urlGuard, targetGuard } = options;
+  const limits = { queuesMax, quotas, urlGuard, targetGuard };
   const found = await TenantWall.find(context.db);
   if (found instanceof TenantWall) return new Tenants(context, found, limits);
   if (requireWall) throw new ConfigError(found);

@@ -1,27 +1,23 @@
 import { type Clock, chance, systemClock } from "../base/clock.ts";
 import { ConflictError, messageOf } from "../base/errors.ts";
 import { childLogger, type Logger } from "../base/log.ts";
+import type { Stopped } from "../base/stop-signal.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { uuidv4 } from "../base/uuid.ts";
 import { Registry } from "../cluster/registry.ts";
-import {
-  Assembly,
-  CONTROL_CONNECTIONS,
-  DELIVERY_CONNECTIONS,
-  type Parts,
-  type Pools,
-  servicesOf,
-} from "./assembly.ts";
+import { Assembly, CONTROL_CONNECTIONS, DELIVERY_CONNECTIONS } from "./assembly.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
+import { type Parts, type Pools, servicesOf } from "./parts.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
 /**
  * One member of the cluster in this process: new → starting → running → stopping → stopped. An id
  * belongs to one run; to run again, make another worker.
  *
- * Stop order: no new work is accepted → batches finish, each consumer is given back as it does →
- * reader, listener, dispatcher → leadership → heartbeats → registration. The registration goes
- * last, because a row that vanishes declares a worker dead.
+ * Stop order: no new work is accepted, of any sort → what has begun ends, each consumer is given
+ * back as its batch does → what outlives `drainTimeout` is aborted and given back uncounted →
+ * renewals, reader, listener, dispatcher → leadership → heartbeats → registration. The registration
+ * goes last, because a row that vanishes declares a worker dead.
  */
 export class Worker implements AsyncDisposable {
   readonly id: string = uuidv4();
@@ -83,12 +79,12 @@ export class Worker implements AsyncDisposable {
   }
 
   async #begin(): Promise<void> {
-    const { batchConnections, deliverWebhooks } = this.#options;
+    const { batchConnections, deliverWebhooks, httpJobs } = this.#options;
     const pools = {
       control: this.#context.openDatabase(CONTROL_CONNECTIONS, this.#logger),
       batches: this.#context.openDatabase(batchConnections, this.#logger),
       deliveries:
-        deliverWebhooks === false
+        deliverWebhooks === false && httpJobs === false
           ? undefined
           : this.#context.openDatabase(DELIVERY_CONNECTIONS, this.#logger),
     };
@@ -111,11 +107,23 @@ export class Worker implements AsyncDisposable {
     this.#finished.catch(() => {}); // Reported by start().
   }
 
-  /** Stops gracefully; resolves when the worker is gone, whatever it ended with. */
-  async stop(): Promise<void> {
+  /**
+   * Stops gracefully; resolves when the worker is gone, whatever it ended with, and tells what of
+   * its work it had to give back.
+   */
+  async stop(): Promise<Stopped> {
     if (this.#state === "new") this.#state = "stopped";
     this.#stopping ??= this.#stop();
     await this.#stopping;
+    const { tasks, sender, runner } = this.#parts ?? {};
+    const counts = [tasks?.givenBack, sender?.givenBack, runner?.interrupted];
+    return { givenBack: counts.reduce((sum: number, count) => sum + (count ?? 0), 0) };
+  }
+
+  /** @internal Takes in no more tasks and deliveries; what has begun goes on until it stops. */
+  stopFetching(): void {
+    this.#parts?.tasks?.stopClaiming();
+    this.#parts?.sender?.stopClaiming();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -137,6 +145,7 @@ export class Worker implements AsyncDisposable {
     await this.#beginning?.catch(() => {}); // Reported by begin().
     const supervisor = this.#supervisor;
     if (supervisor === undefined) return;
+    this.stopFetching(); // The database may take its time, or be away.
     await this.#parts?.registry.drain().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not announce the stop");
     });
@@ -160,6 +169,7 @@ export class Worker implements AsyncDisposable {
     await registry.deregister().catch((error: unknown) => {
       this.#logger.warn({ error: messageOf(error) }, "could not remove the registration");
     });
+    this.#parts?.jobs?.close();
     await closeAll(pools);
     this.#context.onEnd(this.id);
   }
@@ -169,6 +179,7 @@ export class Worker implements AsyncDisposable {
     await this.#parts?.election.release().catch(() => {});
     await this.#parts?.listener?.close();
     await this.#parts?.registry.deregister().catch(() => {});
+    this.#parts?.jobs?.close();
     await closeAll(pools);
     this.#context.onEnd(this.id);
   }

@@ -5,14 +5,10 @@ import { resolvePartitioning } from "../../src/db/migrations.ts";
 import { DeliveryMetrics } from "../../src/delivery/metrics.ts";
 import { QueueDirectory } from "../../src/tasks/directory.ts";
 import { TaskMetrics } from "../../src/tasks/metrics.ts";
-import {
-  Assembly,
-  CONTROL_CONNECTIONS,
-  type Parts,
-  servicesOf,
-} from "../../src/worker/assembly.ts";
+import { Assembly, CONTROL_CONNECTIONS } from "../../src/worker/assembly.ts";
 import { changesChannel, leaderKey, tasksChannel } from "../../src/worker/connect.ts";
 import { resolveWorkerOptions, type WorkerOptions } from "../../src/worker/options.ts";
+import { type Parts, servicesOf } from "../../src/worker/parts.ts";
 import type { WorkerContext } from "../../src/worker/worker-context.ts";
 import type { Random } from "../support/random.ts";
 import { NAMES, type Place, SimDatabase } from "./sim-database.ts";
@@ -66,7 +62,9 @@ export class SimWorker {
       await registry.deregister().catch(() => {});
       return;
     }
-    const services = servicesOf(this.#parts).filter(({ name }) => !LEFT_OUT.includes(name));
+    const services = servicesOf(this.#parts)
+      .flat()
+      .filter(({ name }) => !LEFT_OUT.includes(name));
     this.#supervisor = new Supervisor(services);
     if (this.#isStopping) void this.#stop();
     await this.#supervisor.finished.catch(() => {});

@@ -1,5 +1,6 @@
 import { systemClock } from "../../base/clock.ts";
 import { quoteIdentifier } from "../../base/identifier.ts";
+import { EXIT_GAVE_BACK, type Stopped, stopSignal } from "../../base/stop-signal.ts";
 import { resolveNames } from "../../db/names.ts";
 import { Tidemill } from "../../worker/tidemill.ts";
 import { DEMO_SCOPES } from "../demo/consumers.ts";
@@ -10,7 +11,6 @@ import { LiveView } from "../demo/live-view.ts";
 import { UsageError } from "../errors.ts";
 import { connectOptions, namesOptions } from "../options.ts";
 import { announce } from "../progress.ts";
-import { stopSignal } from "../session.ts";
 import type { DemoNames } from "../sql/demo.ts";
 
 export interface DevFlags extends DevDatabaseFlags {
@@ -30,7 +30,10 @@ export async function runDev(flags: DevFlags): Promise<void> {
   try {
     database = await openDevDatabase(flags);
     if (!signal.aborted) await migrateFor(database, flags);
-    if (!signal.aborted) await demonstrate(database, flags, names, signal);
+    if (!signal.aborted) {
+      const { givenBack } = await demonstrate(database, flags, names, signal);
+      if (givenBack > 0) process.exitCode = EXIT_GAVE_BACK;
+    }
   } finally {
     await database?.close();
     release();
@@ -43,13 +46,13 @@ async function demonstrate(
   flags: DevFlags,
   names: DemoNames,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Stopped> {
   const { workers, rate, once: mustBeExact = false } = flags;
   const view = new LiveView();
   const logged = { ...connectOptions(flags), logger: view.logger() };
   await using mill = await Tidemill.connect(database.url, logged);
   if (!database.isEmbedded) await refuseForeignLog(mill, names);
-  await using _server = flags.server ? await startDevServer(mill) : undefined;
+  await using server = flags.server ? await startDevServer(mill) : undefined;
   await announce(`Appending ${rate} events/s for ${workers} worker(s) to handle; Ctrl-C stops`);
   await announce(`What they make of it: ${names.schema}.order_view, .revenue, .shipments`);
   const ending = new AbortController();
@@ -59,7 +62,10 @@ async function demonstrate(
   // Not AbortSignal.timeout: combined with another, Node 20 loses it to the garbage collector.
   const cancel = mustBeExact ? systemClock.after(ONCE_MS, end) : end;
   const options = { names, workers, rate, view, mustBeExact };
-  await announce(await runDemo(mill, options, ending.signal).finally(cancel));
+  const { report, givenBack } = await runDemo(mill, options, ending.signal).finally(cancel);
+  await announce(report);
+  const served = await server?.stop();
+  return { givenBack: givenBack + (served?.givenBack ?? 0) };
 }
 
 async function migrateFor(database: DevDatabase, flags: DevFlags): Promise<void> {

@@ -1,8 +1,10 @@
 import { withoutUndefined } from "../../base/options.ts";
+import { type HttpQueueOptions, httpQueue } from "../../tasks/http-queue.ts";
 import type { LimitChanges, Rate } from "../../tasks/limits.ts";
 import type { PauseKeyOptions } from "../../tasks/queue-admin.ts";
 import { UsageError } from "../errors.ts";
 import { requireQueue } from "../find-queue.ts";
+import { callOf, type HttpFlags } from "../http-flags.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";
 import { limitsText, queueLines } from "../queue-view.ts";
@@ -19,6 +21,25 @@ export async function listQueues(flags: Documented): Promise<void> {
     if (flags.json === true) printJson(queues);
     else if (queues.length > 0) print(queueLines(queues).join("\n"));
     else print("No queue was registered yet: a worker registers those it handles.");
+  });
+}
+
+export interface DefineFlags extends Documented, HttpFlags {
+  readonly maxAttempts?: number;
+  readonly timeout?: number;
+}
+
+export async function defineHttpQueue(name: string, flags: DefineFlags): Promise<void> {
+  const { maxAttempts, timeout: timeoutSeconds } = flags;
+  const options = { ...withoutUndefined({ maxAttempts, timeoutSeconds }), ...callOf(flags) };
+  const queue = httpQueue(name, options as HttpQueueOptions);
+  await withTidemill(flags, async (mill) => {
+    const isNew = (await mill.queues.define(queue)) === "made";
+    if (flags.json === true) printJson({ queue: name, isNew, http: queue.settings.http });
+    else
+      print(
+        `Queue ${name} is ${isNew ? "defined" : "as given now"}. Workers with httpJobs run it.`,
+      );
   });
 }
 

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { Secret } from "../../base/secret.ts";
+import { EXIT_GAVE_BACK, stopSignal } from "../../base/stop-signal.ts";
 import { VERSION } from "../../base/version.ts";
 import { hasActiveApiKey } from "../../server/auth/sql/api-keys.ts";
 import { isLoopback } from "../../server/loopback.ts";
@@ -15,7 +16,6 @@ import { serveLogger } from "../serve/log.ts";
 import { Redactor } from "../serve/redactor.ts";
 import { serverOptionsOf } from "../serve/server-options.ts";
 import { SERVE_SETTINGS, type ServeFlags } from "../serve/settings.ts";
-import { stopSignal } from "../session.ts";
 import { likelyTypos } from "../settings.ts";
 
 /** `tidemill serve`: until a signal, then it drains. A second signal ends it at once. */
@@ -54,8 +54,9 @@ async function served(server: TidemillServer, signal: AbortSignal, logger: Logge
   try {
     await Promise.race([asked, server.finished]);
     logger.info({}, "draining");
-    await server.stop();
-    logger.info({}, "stopped");
+    const { givenBack } = await server.stop();
+    if (givenBack > 0) process.exitCode = EXIT_GAVE_BACK;
+    logger.info({ givenBack }, "stopped");
   } catch (error) {
     logger.error({ error: messageOf(error) }, "the server cannot go on");
     await server.stop().catch(() => {}); // It says the same again.

@@ -1,6 +1,7 @@
 import { Bell } from "../../base/bell.ts";
 import { systemClock } from "../../base/clock.ts";
 import { runLoop, type TurnResult } from "../../base/loop.ts";
+import { stopSignal } from "../../base/stop-signal.ts";
 import type { Status } from "../../consumers/status.ts";
 import { isUnavailable } from "../../db/sqlstate.ts";
 import type { QueueView } from "../../tasks/queue-admin.ts";
@@ -9,7 +10,7 @@ import { describeError } from "../errors.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson, toJson } from "../output.ts";
 import { openScreen } from "../screen.ts";
-import { stopSignal, withTidemill } from "../session.ts";
+import { withTidemill } from "../session.ts";
 import { statusLines } from "../status-view.ts";
 
 export interface StatusFlags extends GlobalFlags {

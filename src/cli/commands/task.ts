@@ -5,6 +5,7 @@ import type { TaskOptions } from "../../tasks/new-task.ts";
 import type { TaskState } from "../../tasks/task.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import { requireQueue } from "../find-queue.ts";
+import { callOf, type HttpFlags } from "../http-flags.ts";
 import type { GlobalFlags } from "../options.ts";
 import { print, printJson, toJson } from "../output.ts";
 import { readPayload } from "../payload.ts";
@@ -13,7 +14,7 @@ import { pageLines, taskDocument, taskLines } from "../task-view.ts";
 import { shown } from "../text.ts";
 
 /** What a task may be given, by `task enqueue` and by schedules. */
-export interface TaskFlags {
+export interface TaskFlags extends HttpFlags {
   readonly kind?: string;
   readonly priority?: TaskOptions["priority"];
   readonly key?: string;
@@ -32,6 +33,7 @@ export function taskOptions(flags: TaskFlags): ScheduleTaskOptions & { readonly 
     timeoutSeconds: flags.timeout,
     webhook: flags.webhook,
     tenant: flags.tenant,
+    ...callOf(flags),
   });
 }
 

@@ -2,8 +2,10 @@ import { Bell } from "../../base/bell.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConflictError, messageOf, UnavailableError } from "../../base/errors.ts";
 import { runLoop, type TurnResult } from "../../base/loop.ts";
+import type { Stopped } from "../../base/stop-signal.ts";
 import { isUnavailable } from "../../db/sqlstate.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
+import type { Worker } from "../../worker/worker.ts";
 import { announce } from "../progress.ts";
 import { countReceipts, createDemoTables, type DemoNames } from "../sql/demo.ts";
 import { formatCount } from "../table.ts";
@@ -24,12 +26,16 @@ export interface DemoOptions {
   readonly mustBeExact: boolean;
 }
 
+export interface DemoEnd extends Stopped {
+  readonly report: string;
+}
+
 /** Runs the shop until `signal` aborts, then stops in order: producer, workers, check. */
 export async function runDemo(
   mill: Tidemill,
   options: DemoOptions,
   signal: AbortSignal,
-): Promise<string> {
+): Promise<DemoEnd> {
   const { names, rate, view, mustBeExact } = options;
   await mill.transaction((tx) => createDemoTables(tx, names));
   const start = await mill.latestPosition();
@@ -45,26 +51,28 @@ export async function runDemo(
   if (mustBeExact && !failed.signal.aborted) await catchUp(mill, failed.signal).catch(fail);
   view.end();
   await announce("Stopping the workers");
-  await crew.stop();
+  const { givenBack } = await crew.stop();
   failed.signal.throwIfAborted();
-  return await check(mill, options, start);
+  return { report: await check(mill, options, start), givenBack };
 }
 
 /** The workers of the demo. One that cannot go on ends the demo. */
 class Crew {
   readonly #stop = new AbortController();
+  readonly #workers: readonly Worker[];
   readonly #ended: readonly Promise<void>[];
 
   constructor(mill: Tidemill, options: DemoOptions, onFailure: (error: unknown) => void) {
     const consumers = demoConsumers(options.names);
-    this.#ended = Array.from({ length: options.workers }, async () => {
-      await mill.worker({ consumers }).start(this.#stop.signal).catch(onFailure);
-    });
+    this.#workers = Array.from({ length: options.workers }, () => mill.worker({ consumers }));
+    this.#ended = this.#workers.map((worker) => worker.start(this.#stop.signal).catch(onFailure));
   }
 
-  async stop(): Promise<void> {
+  async stop(): Promise<Stopped> {
     this.#stop.abort();
     await Promise.all(this.#ended);
+    const stopped = await Promise.all(this.#workers.map((worker) => worker.stop()));
+    return { givenBack: stopped.reduce((sum, { givenBack }) => sum + givenBack, 0) };
   }
 }
 

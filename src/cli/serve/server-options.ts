@@ -5,7 +5,7 @@ import type { TlsOptions } from "../../server/grpc/tls.ts";
 import type { ServerOptions } from "../../server/options.ts";
 import { UsageError } from "../errors.ts";
 import { readIssuers, readText, readTokens } from "./files.ts";
-import { deliveryOf, type ServeFlags } from "./settings.ts";
+import { callsOf, deliveryOf, type ServeFlags } from "./settings.ts";
 
 /** What everybody is without tokens. */
 const ANYBODY = { tenant: "default", scopes: ["admin"] } as const;
@@ -18,6 +18,7 @@ export function serverOptionsOf(flags: ServeFlags): ServerOptions {
     auth: authOf(flags),
     egress: egressOf(flags),
     deliverWebhooks: deliveryOf(flags),
+    httpJobs: callsOf(flags),
     tls: tlsOf(flags),
     host: host ?? (flags.insecureNoAuth === true ? "127.0.0.1" : undefined),
     http,

@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "commander";
+import type { HttpJobsOptions } from "../../delivery/jobs/options.ts";
 import type { DeliverOptions } from "../../delivery/options.ts";
 import type { ListenOptions } from "../../server/options.ts";
 import { type GlobalFlags, list, oneOf, seconds, wholeNumber } from "../options.ts";
@@ -32,6 +33,8 @@ export interface ServeFlags extends GlobalFlags {
   readonly drainSeconds?: number;
   readonly webhooks?: "on" | "off";
   readonly webhookConcurrency?: number;
+  readonly httpJobs?: "on" | "off";
+  readonly httpJobConcurrency?: number;
   readonly egressAllowHosts?: readonly string[];
   readonly egressAllowCidrs?: readonly string[];
   readonly egressAllowHttp?: boolean;
@@ -95,6 +98,16 @@ export const SERVE_SETTINGS: readonly Setting[] = [
     read: wholeNumber(1, 10_000),
   },
   {
+    flags: "--http-jobs <on|off>",
+    says: "whether this server makes the calls of http queues (default: off)",
+    read: oneOf(["on", "off"]),
+  },
+  {
+    flags: "--http-job-concurrency <n>",
+    says: "such calls under way at once (default: 64)",
+    read: wholeNumber(1, 10_000),
+  },
+  {
     flags: "--egress-allow-hosts <names>",
     says: "hosts of the own network that may be called",
     read: list,
@@ -118,6 +131,12 @@ export const SERVE_SETTINGS: readonly Setting[] = [
     read: oneOf(LOG_LEVELS),
   },
 ];
+
+/** How calls of tasks are made, where that was said. */
+export function callsOf({ httpJobs, httpJobConcurrency }: ServeFlags): boolean | HttpJobsOptions {
+  if (httpJobs !== "on") return false;
+  return httpJobConcurrency === undefined ? true : { concurrency: httpJobConcurrency };
+}
 
 /** How webhooks are sent, where that was said. */
 export function deliveryOf({ webhooks, webhookConcurrency }: ServeFlags): boolean | DeliverOptions {

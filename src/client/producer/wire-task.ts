@@ -8,13 +8,18 @@ import { describeIssues, type StandardResult } from "../../tasks/schema.ts";
 import type { Backoff, NewTask } from "../../wire/generated/tidemill/v1/producer.ts";
 
 const BYTES_TYPE = "application/octet-stream";
-const REFUSED = ["tenant"];
+const REFUSED = ["tenant", "http"];
 const KNOWN = TASK_KEYS.filter((key) => !REFUSED.includes(key));
 
 /** The task as it is sent, checked by the schema of its queue. Most schemas need no waiting. */
 export function toWire(queue: QueueDefinition, task: GivenTask): NewTask | Promise<NewTask> {
   if (task.tenant !== undefined) {
     throw new InvalidInputError("the tenant of a task is that of the token: leave tenant out");
+  }
+  if (task.http !== undefined) {
+    throw new InvalidInputError(
+      "a stream carries no http of a task: create it by HTTP, or let its queue name the target",
+    );
   }
   refuseUnknown("task", task, KNOWN);
   const { schema } = queue;

@@ -40,6 +40,7 @@ export interface TaskRecord {
   readonly reason?: string;
   readonly cause?: string;
   readonly webhook?: string;
+  readonly targetUrl?: string;
   readonly traceParent?: string;
 }
 

@@ -374,14 +374,15 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
     }
   }
 
-  /** Tells every handler to stop and gives its task back uncounted, whatever it says later. */
-  abortAll(): void {
+  /** Tells every handler to stop and gives its task back uncounted: how many there were. */
+  abortAll(): number {
     const error = new WorkerStoppingError("the worker stops; the task was given back uncounted");
-    for (const task of this.#held.all) {
-      if (task.state !== "running") continue;
+    const running = [...this.#held.all].filter(({ state }) => state === "running");
+    for (const task of running) {
       this.#ends.end(task, ABANDON);
       task.stop(error);
     }
+    return running.length;
   }
 
   /** There will be no answers any more: whoever waits for one is told why. */
@@ -391,8 +392,7 @@ export class WorkerSession implements Speaker<WorkerHelloAck> {
     this.#timers.close();
     this.#held.close();
     for (const task of this.#held.all) if (task.state === "running") task.stop(why);
-    const { code, message } = why;
-    const failure = { code, message, retryable: false, retryAfterMs: 0 };
+    const failure = { code: why.code, message: why.message, retryable: false, retryAfterMs: 0 };
     this.#acts.clear({ failure, state: "", lease: undefined, delaySeconds: 0 });
   }
 }

@@ -1,5 +1,6 @@
 import { pause } from "../../base/clock.ts";
 import { type TidemillError, UnavailableError } from "../../base/errors.ts";
+import type { Stopped } from "../../base/stop-signal.ts";
 import type { Ambience } from "../connection-options.ts";
 import { Line, notConnected } from "../line.ts";
 import {
@@ -41,7 +42,7 @@ export class RemoteWorker implements AsyncDisposable {
   #resolveFinished: () => void = () => {};
   #rejectFinished: (error: TidemillError) => void = () => {};
   #onLess: (() => void) | undefined;
-  #stopping: Promise<void> | undefined;
+  #stopping: Promise<Stopped> | undefined;
   #failure: TidemillError | undefined;
 
   private constructor(options: RemoteWorkerOptions, ambience: Ambience) {
@@ -99,23 +100,25 @@ export class RemoteWorker implements AsyncDisposable {
 
   /**
    * Takes no more tasks, gives back what has not started, and waits for the handlers that run.
-   * Those that outlast `drainSeconds` are aborted, and their tasks given back uncounted.
+   * Those that outlast `drainSeconds` are aborted, and their tasks given back uncounted: tells how
+   * many.
    */
-  stop(): Promise<void> {
+  stop(): Promise<Stopped> {
     this.#stopping ??= this.#stop();
     return this.#stopping;
   }
 
-  async #stop(): Promise<void> {
+  async #stop(): Promise<Stopped> {
     const session = this.#session;
     const isFailed = (): boolean => this.#failure !== undefined;
     session.leave();
     await this.#until(() => session.running === 0 || isFailed(), this.#options.drainMs);
-    session.abortAll();
+    const givenBack = session.abortAll();
     await this.#until(() => session.unanswered === 0 || isFailed(), ANSWERS_MS);
     await this.#line.hangUp(GOODBYE_MS);
     session.close(new UnavailableError("the worker has stopped"));
     this.#resolveFinished();
+    return { givenBack };
   }
 
   /** Waits for the fact, at most so long. */

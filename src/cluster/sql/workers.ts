@@ -99,6 +99,23 @@ export async function insertWorker(db: Queryable, worker: Registration): Promise
   await db.query(REGISTER, [workerId, host, pid, version, [...capabilities], [...queues]]);
 }
 
+const ADD_QUEUES = statement(
+  "worker_add_queues",
+  `UPDATE {schema}.worker_info
+      SET queues = ARRAY(SELECT DISTINCT unnest(queues || $2::text[]))
+    WHERE worker_id = $1 AND status IN ('active', 'draining')
+   RETURNING worker_id`,
+);
+
+/** False when the worker is not registered any more. */
+export async function addQueues(
+  db: Queryable,
+  workerId: string,
+  queues: readonly string[],
+): Promise<boolean> {
+  return (await db.query(ADD_QUEUES, [workerId, [...queues]])).length === 1;
+}
+
 // Nobody else writes these rows, and each says everything of its tenant: writing one twice does no
 // harm. Of a worker that was taken for dead there is nothing to say.
 const SERVE = statement(

@@ -1,6 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { InvalidInputError } from "../../base/errors.ts";
 import { JsonText } from "../../base/json-text.ts";
+import { TARGET_LENGTH_MAX } from "../../tasks/http-call.ts";
 
 /** A whole number in a query or a path. */
 export const wholeNumber = (min: number, max: number) =>
@@ -73,6 +74,33 @@ export function bytesOf(field: string, base64: string): Uint8Array {
   if (bytes.toString("base64") === base64) return bytes;
   throw new InvalidInputError(`${field} is not base64 with its padding`);
 }
+
+export const priority = z.union([
+  z.number().int().min(0).max(9),
+  z.enum(["high", "normal", "low"]),
+]);
+
+export const backoff = z.strictObject({
+  kind: z.enum(["fixed", "linear", "exponential", "equal-jitter", "full-jitter"]).optional(),
+  baseSeconds: z.number().min(0).optional(),
+  maxSeconds: z.number().min(0).optional(),
+});
+
+/** What a task of an `http` queue calls. Its text is checked where it is stored. */
+export const httpCall = z
+  .strictObject({
+    targetUrl: z.string().min(1).max(TARGET_LENGTH_MAX).optional(),
+    method: z.enum(["POST", "PUT", "PATCH", "DELETE", "GET"]).optional(),
+    headers: z.record(z.string(), z.string()).optional(),
+    expectedStatus: z
+      .union([z.number().int(), z.array(z.number().int())])
+      .optional()
+      .openapi({ description: "The only answers that complete the task. Defaults to any 2xx." }),
+    endpoint: z.string().max(64).optional().openapi({
+      description: "The webhook endpoint whose secret signs the call. Defaults to default.",
+    }),
+  })
+  .openapi("HttpCall", { description: "For tasks of queues of kind http" });
 
 /** A date as ISO 8601 has it, with its offset. */
 export const instant = z.iso

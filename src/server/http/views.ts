@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { JsonText } from "../../base/json-text.ts";
 import type { Schedule, ScheduleFiring } from "../../schedules/schedule.ts";
 import type { TaskRow } from "../../tasks/sql/inspect.ts";
-import type { TaskFailure } from "../../tasks/view.ts";
+import { type TaskFailure, targetUrlOf } from "../../tasks/view.ts";
 import { anyJson, instant } from "./schemas.ts";
 
 const STATES = ["scheduled", "pending", "running", "completed", "failed", "dead", "cancelled"];
@@ -33,6 +33,7 @@ export const taskView = z
     reason: z.string().optional(),
     cause: z.string().optional(),
     webhook: z.string().optional(),
+    targetUrl: z.string().optional(),
     traceParent: z.string().optional(),
   })
   .openapi("Task");
@@ -63,6 +64,7 @@ export function toTask(row: TaskRow): object {
     reason: row.reason ?? undefined,
     cause: row.cause ?? undefined,
     webhook: option("webhook"),
+    targetUrl: targetUrlOf(row),
     traceParent: option("traceParent"),
   };
 }

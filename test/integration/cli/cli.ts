@@ -34,8 +34,13 @@ export interface RunningCli {
 }
 
 /** The command line in a process of its own, with a pipe for a terminal. */
-export function startCli(args: readonly string[], { cwd, env }: CliOptions = {}): RunningCli {
-  const child = spawn(process.execPath, [MAIN, ...args], {
+export function startCli(args: readonly string[], options: CliOptions = {}): RunningCli {
+  return startNode([MAIN, ...args], options);
+}
+
+/** A program in a process of its own. */
+export function startNode(args: readonly string[], { cwd, env }: CliOptions = {}): RunningCli {
+  const child = spawn(process.execPath, [...args], {
     cwd,
     env: { ...process.env, DATABASE_URL: "", TIDEMILL_DEBUG: "", ...env },
     stdio: ["ignore", "pipe", "pipe"],

@@ -145,7 +145,7 @@ it("without tokens serves this machine alone, and ends at once at a second signa
   await worker.until(2);
   running.child.kill("SIGTERM");
   await running.line(/"message":"draining"/);
-  // A signal within a second of the first is the first again: terminals and managers send two.
+  // A signal right after the first is the first again: terminals and managers send two.
   await eventually(() => {
     running.child.kill("SIGTERM");
     expect(running.child.exitCode).toBe(143);

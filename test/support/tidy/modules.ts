@@ -79,6 +79,8 @@ const SHARED_WITH_CLIENT: readonly string[] = [
   ...[
     "context",
     "handler-context",
+    "http-call",
+    "http-queue",
     "limits",
     "new-task",
     "outcome",
@@ -86,6 +88,7 @@ const SHARED_WITH_CLIENT: readonly string[] = [
     "queue",
     "schema",
     "task",
+    "webhook-name",
   ].map((name) => `src/tasks/${name}.ts`),
   "src/db/executor.ts", // An interface: what `complete(tx)` takes.
   "src/cluster/ring.ts", // Arithmetic: a lane has the number of a bucket in it.

@@ -1,12 +1,13 @@
 import { z } from "@hono/zod-openapi";
-import { NotFoundError } from "../../../base/errors.ts";
+import { InvalidInputError, NotFoundError } from "../../../base/errors.ts";
 import { withoutUndefined } from "../../../base/options.ts";
+import { type HttpQueueOptions, httpQueue } from "../../../tasks/http-queue.ts";
 import type { LimitChanges } from "../../../tasks/limits.ts";
 import type { QueueView } from "../../../tasks/queue-admin.ts";
 import type { Tidemill } from "../../../worker/tidemill.ts";
 import { type Caller, may, requireMay } from "../../auth/caller.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
-import { nameParams, reasonBody } from "../schemas.ts";
+import { backoff, httpCall, name, nameParams, priority, reasonBody } from "../schemas.ts";
 
 const TAG = "Queues";
 
@@ -21,6 +22,7 @@ const queueView = z
       rate: rate.nullable(),
       keyRate: rate.nullable(),
     }),
+    kind: z.literal("http").optional(),
     keySpace: z.string().optional(),
     depths: z.record(z.string(), z.number().int()).optional(),
     running: z.number().int().optional(),
@@ -32,8 +34,8 @@ const queueView = z
 /** How much other tenants have in a queue is not for everybody. */
 function toView(queue: QueueView, { scopes }: Caller): object {
   if (scopes.has("admin")) return { ...queue };
-  const { name, isPaused, pauseReason, limits } = queue;
-  return { name, isPaused, pauseReason, limits };
+  const { name, isPaused, pauseReason, limits, kind } = queue;
+  return { name, isPaused, pauseReason, limits, kind };
 }
 
 async function find(mill: Tidemill, caller: Caller, name: string): Promise<object> {
@@ -123,6 +125,36 @@ function limiting(mill: Tidemill): Endpoint[] {
   ];
 }
 
+const httpDefinition = z
+  .strictObject({
+    http: httpCall
+      .extend({
+        resultHeaders: z.array(z.string()).optional(),
+        resultBytesMax: z.number().int().min(0).optional(),
+      })
+      .optional(),
+    priority: priority.optional(),
+    maxAttempts: z.number().int().min(1).optional(),
+    backoff: backoff.optional(),
+    timeoutSeconds: z.number().positive().optional(),
+    keySpace: name.optional(),
+  })
+  .openapi("HttpQueueDefinition");
+
+async function define(
+  mill: Tidemill,
+  queue: string,
+  body: z.infer<typeof httpDefinition>,
+): Promise<"made" | "known"> {
+  const { http, ...others } = body;
+  if (http !== undefined) {
+    const options = { ...withoutUndefined(others), http: withoutUndefined(http) };
+    return await mill.queues.define(httpQueue(queue, options as HttpQueueOptions));
+  }
+  if (Object.keys(withoutUndefined(others)).length === 0) return await mill.queues.ensure(queue);
+  throw new InvalidInputError("settings of a queue are given with http, or in the code of workers");
+}
+
 export function queueEndpoints(mill: Tidemill): Endpoint[] {
   return [
     ...reading(mill),
@@ -130,16 +162,21 @@ export function queueEndpoints(mill: Tidemill): Endpoint[] {
       method: "put",
       path: "/v1/queues/:name",
       tag: TAG,
-      summary: "Register a queue with default settings, unless it is there",
+      summary: "Register a queue with default settings, unless it is there; or define one of calls",
+      description:
+        "With http, its tasks are HTTP calls, made by servers and workers with httpJobs; what is " +
+        "stored of the queue becomes what is given. Without, what is there stays.",
       act: "queue.change",
       params: nameParams,
+      body: httpDefinition,
+      isBodyOptional: true,
       answers: {
         200: { description: "It was there", schema: queueView },
         201: { description: "It is there now", schema: queueView },
       },
-      async handle({ caller, params: { name } }) {
+      async handle({ caller, params: { name }, body }) {
         requireMay(caller, "queue.change", name);
-        const status = (await mill.queues.ensure(name)) === "made" ? 201 : 200;
+        const status = (await define(mill, name, body)) === "made" ? 201 : 200;
         return { status, body: await find(mill, caller, name) };
       },
     }),

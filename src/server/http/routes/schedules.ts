@@ -4,7 +4,7 @@ import { withoutUndefined } from "../../../base/options.ts";
 import type { Schedule, ScheduleOptions } from "../../../schedules/schedule.ts";
 import { type Caller, requireMay } from "../../auth/caller.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
-import { anyJson, limit, name, nameParams, wholeNumber } from "../schemas.ts";
+import { anyJson, httpCall, limit, name, nameParams, priority, wholeNumber } from "../schemas.ts";
 import { firingView, scheduleView, toFiringView } from "../views.ts";
 
 const TAG = "Schedules";
@@ -60,13 +60,12 @@ const definition = z
     catchUp: z.enum(["skip", "once", "all"]).optional(),
     catchUpMax: z.number().int().min(1).optional(),
     kind: name.optional(),
-    priority: z
-      .union([z.number().int().min(0).max(9), z.enum(["high", "normal", "low"])])
-      .optional(),
+    priority: priority.optional(),
     partitionKey: name.optional(),
     maxAttempts: z.number().int().min(1).optional(),
     timeoutSeconds: z.number().positive().optional(),
     webhook: z.string().max(1_024).optional(),
+    http: httpCall.optional(),
   })
   .openapi("ScheduleDefinition");
 

@@ -9,12 +9,15 @@ import { type Endpoint, endpoint } from "../endpoint.ts";
 import type { ResolvedHttpLimits } from "../options.ts";
 import {
   anyJson,
+  backoff,
+  httpCall,
   idParams,
   instant,
   limit,
   name,
   payloadFields,
   payloadOf,
+  priority,
   reasonBody,
   taskId,
   wholeNumber,
@@ -29,22 +32,17 @@ const LIMIT = 50;
 const taskFields = {
   ...payloadFields,
   kind: name.optional(),
-  priority: z.union([z.number().int().min(0).max(9), z.enum(["high", "normal", "low"])]).optional(),
+  priority: priority.optional(),
   partitionKey: name.optional(),
   runAt: instant.optional(),
   delaySeconds: z.number().min(0).optional(),
   maxAttempts: z.number().int().min(1).optional(),
-  backoff: z
-    .strictObject({
-      kind: z.enum(["fixed", "linear", "exponential", "equal-jitter", "full-jitter"]).optional(),
-      baseSeconds: z.number().min(0).optional(),
-      maxSeconds: z.number().min(0).optional(),
-    })
-    .optional(),
+  backoff: backoff.optional(),
   timeoutSeconds: z.number().positive().optional(),
   idempotencyKey: name.optional(),
   idempotencySeconds: z.number().int().min(1).optional(),
   webhook: z.string().max(1_024).optional(),
+  http: httpCall.optional(),
   traceParent: z.string().max(1_024).optional(),
   traceState: z.string().max(1_024).optional(),
 };
@@ -53,11 +51,12 @@ const newTask = z.strictObject(taskFields);
 type GivenTask = z.infer<typeof newTask>;
 
 function toNewTask(given: GivenTask, headers: Headers): NewTask {
-  const { payload: _payload, payloadBase64: _bytes, ...options } = given;
+  const { payload: _payload, payloadBase64: _bytes, http, ...options } = given;
   const trace = readTrace(headers.get("traceparent"), headers.get("tracestate"));
   return {
     ...(given.traceParent === undefined ? trace : {}),
     ...withoutUndefined(options),
+    ...(http === undefined ? {} : { http: withoutUndefined(http) }),
     payload: payloadOf(given),
   } as NewTask;
 }
