@@ -36,7 +36,7 @@ export interface Handling {
   readonly deadline: Deadline;
 }
 
-/** Calls the handler for each event, then what is to be done before the commit; throws an outage. */
+/** Calls the handler for each event, then what comes before the commit; throws an outage. */
 export async function handleInOrder(
   context: BatchContext,
   connection: Connection,

@@ -142,8 +142,8 @@ export class MessageStore {
       enqueue.directory.owners(id);
     const results = await db
       .transaction(async (tx) => {
-        // Who does not own the partition any more waits for its row, before anything is written. One
-        // after another: what is sent behind a ROLLBACK would be committed by itself.
+        // Who does not own the partition any more waits for its row, before anything is written.
+        // One after another: what is sent behind a ROLLBACK would be committed by itself.
         await Promise.all([setLockTimeout(tx, LOCK_PATIENCE_MS), moveAll(tx, ref, parts)]);
         const bulk = { tasks, isAtomic: false };
         const stored = tasks.length === 0 ? [] : await storeBulks(tx, [bulk], ownersOf);
@@ -257,7 +257,8 @@ function sum(
 
 function toDead({ partition, message }: Buffered<Note>, reason: string): NewDeadMessage {
   const { offset, key, value, headers, timestampMs = Infinity } = message;
-  const at = timestampMs < TIMESTAMP_MS_MAX ? timestampMs : undefined; // Producers may say anything.
+  // Producers may say anything.
+  const at = timestampMs < TIMESTAMP_MS_MAX ? timestampMs : undefined;
   return { partition, offset, reason, key, value, headers: headersJson(headers), timestampMs: at };
 }
 

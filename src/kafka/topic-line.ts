@@ -54,7 +54,7 @@ const GROUP_COMMIT_MS = 1_000;
  * - committed: the book moves on.
  * - others have stored some of it, or nobody knows whether it was committed: what is stored is read
  *   again, and what is not is done again.
- * - undone: the same again, after a pause. What waits stays, and fetching stops when it is too much.
+ * - undone: the same again, after a pause. What waits stays; fetching stops when it is too much.
  *
  * If the process dies, whatever it was doing, the stored offset is true and the next member begins
  * there. A partition that was taken away is forgotten with what waits of it; a transaction that is
@@ -151,6 +151,7 @@ export class TopicLine {
       },
     });
     this.#member = member;
+    const joinedMs = clock.now();
     for (const partition of this.#assigned) this.#unplaced.add(partition);
     this.#bell.ring();
     try {
@@ -171,8 +172,10 @@ export class TopicLine {
       if (signal.aborted) await this.#storing; // What is under way is told to the group, too.
       await this.#leave(member);
     }
-    if (failure !== undefined && !signal.aborted) throw failure;
-    return "again";
+    if (failure === undefined || signal.aborted) return "again";
+    if (clock.now() - joinedMs < RETRY_MS_MAX) throw failure;
+    // It went well for a while: this is no failure in a row.
+    return { restMs: this.#failed("read", failure, 1), isDeaf: true };
   }
 
   /** A row for each partition of the topic as it is now. */

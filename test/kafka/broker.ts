@@ -41,6 +41,8 @@ const settings = (folder: string, port: number, controllerPort: number): string 
     "transaction.state.log.num.partitions": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
+    "broker.session.timeout.ms": 1_500, // One that was killed comes back when this is over.
+    "broker.heartbeat.interval.ms": 300,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
     "log.retention.check.interval.ms": 1_000,

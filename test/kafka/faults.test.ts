@@ -64,7 +64,7 @@ describe("an ingest", () => {
     await here.expectExactly(12_000);
   });
 
-  it("finishes its transaction when it is told to stop, and leaves the rest to others", async () => {
+  it("finishes its transaction when it is told to stop, and leaves the rest", async () => {
     const here = await scene(used.broker);
     await here.produce("normal", 6_000);
     const ingesting = await startProcess(here, ["--metrics", "0"]);

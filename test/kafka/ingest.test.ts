@@ -28,7 +28,7 @@ describe.each<ClientName>(["platformatic", "kafkajs"])("an ingest through %s", (
     });
   });
 
-  it("divides partitions among members that come and go, and stores each message once", async () => {
+  it("divides partitions among members that come and go, each message stored once", async () => {
     const here = await scene(used.broker, { client });
     const only = { topics: [{ topic: `${here.prefix}.jobs.normal` }] };
     const options = { ...only, prefix: undefined as never, batchMessages: 100 };
@@ -64,7 +64,7 @@ describe.each<ClientName>(["platformatic", "kafkajs"])("an ingest through %s", (
     await eventually(async () => expect(await here.stored()).toEqual({ tasks: 400, numbers: 200 }));
   });
 
-  it("waits for a database that does not answer, with no more than fits in its memory", async () => {
+  it("waits for a database that does not answer, in bounded memory", async () => {
     const here = await scene(used.broker, { client });
     const ingest = await here.ingest({
       bufferMessages: 500,

@@ -30,6 +30,7 @@ interface IngestConfig {
 
 /** For what looks at queues; transactions of the ingest have connections of their own. */
 const POOL_SIZE = 3;
+const METRICS_PORT = 9_464;
 
 /** `tidemill ingest kafka`: until a signal, then the transactions under way end. */
 export async function runKafkaIngest(flags: IngestFlags): Promise<void> {
@@ -82,7 +83,8 @@ async function serveMetrics(
 ): Promise<AsyncDisposable | undefined> {
   if (metrics === undefined || metrics === false) return undefined;
   const fetch = createMetricsPage([mill.taskMetrics, ingest.metrics]);
-  const listener = new HttpListener(metrics, { name: "metrics", fetch });
+  const { host = "127.0.0.1", port = METRICS_PORT } = metrics;
+  const listener = new HttpListener({ host, port }, { name: "metrics", fetch });
   await listener.listen();
   return new Supervisor([listener]);
 }

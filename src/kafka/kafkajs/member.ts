@@ -56,20 +56,31 @@ export class KafkaJsMember implements Membership {
 
   seek(partition: number, offset: bigint): void {
     const reading = this.#readings.get(partition);
-    if (reading === undefined || this.#isOver) return;
+    if (reading === undefined) return;
     reading.position = offset;
-    this.#consumer.seek({ topic: this.#subscription.topic, partition, offset: String(offset) });
+    const { topic } = this.#subscription;
+    this.#tell(() => this.#consumer.seek({ topic, partition, offset: String(offset) }));
     this.resume(partition);
   }
 
   pause(partition: number): void {
-    if (this.#isOver) return;
-    this.#consumer.pause([{ topic: this.#subscription.topic, partitions: [partition] }]);
+    const { topic } = this.#subscription;
+    this.#tell(() => this.#consumer.pause([{ topic, partitions: [partition] }]));
   }
 
   resume(partition: number): void {
+    const { topic } = this.#subscription;
+    this.#tell(() => this.#consumer.resume([{ topic, partitions: [partition] }]));
+  }
+
+  /** A consumer that has crashed refuses to be told anything, and is left soon. */
+  #tell(what: () => void): void {
     if (this.#isOver) return;
-    this.#consumer.resume([{ topic: this.#subscription.topic, partitions: [partition] }]);
+    try {
+      what();
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   async commit(offsets: ReadonlyMap<number, bigint>): Promise<void> {

@@ -42,8 +42,8 @@ export async function readTopicIds(db: Queryable, { source, topic }: TopicRef): 
 }
 
 // All partitions at once, whoever holds them: two members that begin a topic together must not take
-// each other's rows for those of an earlier topic. Only the first topic of its name may begin at its
-// end; one that was made again, and a partition that was added, are read from their beginning,
+// each other's rows for those of an earlier topic. Only the first topic of its name may begin at
+// its end; one that was made again, and a partition that was added, are read from their beginning,
 // because what is in them was written for us.
 const INTRODUCE = statement(
   "kafka_offsets_introduce",
