@@ -16,11 +16,12 @@ export function describeError(error: unknown): string {
   return [...messages].join("; ").slice(0, LENGTH_MAX);
 }
 
-/** For goodbyes, after which nothing is to be done whatever they say. */
-export async function quietly(work: () => unknown): Promise<void> {
+/** For goodbyes: whether it went well, and nothing is thrown. */
+export async function quietly(work: () => unknown): Promise<boolean> {
   try {
     await work();
+    return true;
   } catch {
-    // As said.
+    return false;
   }
 }

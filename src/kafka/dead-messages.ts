@@ -88,7 +88,7 @@ export class DeadMessages {
     const message = toDeadMessage(row);
     const topic = topics.find((one) => one.topic === row.topic);
     const placed = { ...message, timestampMs: message.messageAt?.getTime() };
-    const job = readJob(placed, topic?.priority ?? "normal", rules);
+    const job = readJob(placed, { ...message, priority: topic?.priority ?? "normal" }, rules);
     if (!("refusal" in job)) return job;
     throw new InvalidInputError(`message ${row.id} is still no job: ${job.refusal}`);
   }

@@ -124,8 +124,19 @@ const NUMBERS = {
 } as const;
 
 const KNOWN = [
-  ...["source", "prefix", "topics", "group", "createTopics", "startFrom", "onDataLoss", "queue"],
-  ...["tenant", "keyOfMessage", "decode", "deadLetterTopic", ...Object.keys(NUMBERS)],
+  "source",
+  "prefix",
+  "topics",
+  "group",
+  "createTopics",
+  "startFrom",
+  "onDataLoss",
+  "queue",
+  "tenant",
+  "keyOfMessage",
+  "decode",
+  "deadLetterTopic",
+  ...Object.keys(NUMBERS),
 ];
 
 const PRIORITIES = ["high", "normal", "low"] as const;

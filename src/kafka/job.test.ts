@@ -23,8 +23,10 @@ function message(value: unknown, more: Partial<PlacedMessage> = {}): PlacedMessa
   };
 }
 
+const PLACE = { topic: "a.jobs.high", partition: 0, priority: "high" } as const;
+
 const read = (value: unknown, rules: Partial<JobRules> = {}): ReturnType<typeof readJob> =>
-  readJob(message(value), "high", { ...RULES, ...rules });
+  readJob(message(value), PLACE, { ...RULES, ...rules });
 
 const refusal = (value: unknown, rules: Partial<JobRules> = {}): string => {
   const job = read(value, rules);
@@ -95,7 +97,7 @@ describe("readJob", () => {
       { queue: "q" },
       { headers: [{ name: "traceparent", value: Buffer.from(traceparent) }] },
     );
-    expect(readJob(traced, "high", { ...RULES, keyOfMessage: true })).toMatchObject({
+    expect(readJob(traced, PLACE, { ...RULES, keyOfMessage: true })).toMatchObject({
       task: { partitionKey: "k", traceParent: traceparent },
     });
     expect(read({ queue: "q", key: "own" }, { keyOfMessage: true })).toMatchObject({
@@ -138,7 +140,7 @@ describe("readJob", () => {
 
   it("refuses what has no value, or is no text", () => {
     const of = (value: Buffer | undefined): unknown =>
-      readJob(message("", { value }), "high", RULES);
+      readJob(message("", { value }), PLACE, RULES);
     expect(of(undefined)).toEqual({ refusal: "the message has no value" });
     expect(of(Buffer.from([0x7b, 0xff, 0x7d]))).toEqual({ refusal: "the message is not UTF-8" });
   });

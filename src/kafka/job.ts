@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { z } from "zod";
+import { BoundedMap } from "../base/bounded-map.ts";
 import { messageOf } from "../base/errors.ts";
 import { JsonText } from "../base/json-text.ts";
 import { readTrace } from "../base/trace-context.ts";
@@ -101,20 +102,38 @@ export type ReadJob =
   | { readonly queue: string; readonly tenant: string | undefined; readonly task: NewTask }
   | { readonly refusal: string };
 
+/** Where a message was found, and the priority that its tasks have. */
+export interface Place {
+  readonly topic: string;
+  readonly partition: number;
+  readonly priority: Priority;
+}
+
 /** Says what task a message is, or why it is none. Never throws. */
-export function readJob(message: PlacedMessage, priority: Priority, rules: JobRules): ReadJob {
+export function readJob(message: KafkaMessage, place: Place, rules: JobRules): ReadJob {
   try {
-    const decoded = rules.decode === undefined ? parse(message) : rules.decode(message);
-    const given: unknown = decoded;
+    const { topic, partition } = place;
+    const given: unknown =
+      rules.decode === undefined ? parse(message) : rules.decode({ ...message, topic, partition });
     if (given === null || typeof given !== "object" || Array.isArray(given)) {
       return { refusal: "the message is not a JSON object" };
     }
+    if (isPlain(given)) return toTask(message, place, rules, given);
     const job = JOB.safeParse(withoutAliases(given));
     if (!job.success) return { refusal: describe(job.error) };
-    return toTask(message, priority, rules, job.data);
+    return toTask(message, place, rules, job.data);
   } catch (error) {
     return { refusal: messageOf(error) };
   }
+}
+
+/** Nothing but a queue and a payload, as most jobs are: a schema would find nothing else. */
+function isPlain(job: object): job is CheckedJob {
+  for (const name in job) {
+    if (name === "payload") continue;
+    if (name !== "queue" || typeof Reflect.get(job, name) !== "string") return false;
+  }
+  return true;
 }
 
 class Refused extends Error {}
@@ -133,7 +152,8 @@ function parse({ value }: KafkaMessage): KafkaJob {
     throw new Refused("the message is not a JSON object");
   }
   const payload = memberText(json, "payload");
-  return payload === undefined ? job : { ...job, payload: new JsonText(payload) };
+  if (payload !== undefined) Reflect.set(job, "payload", new JsonText(payload));
+  return job;
 }
 
 function withoutAliases(given: object): object {
@@ -157,48 +177,54 @@ function describe(error: z.ZodError): string {
 
 type CheckedJob = z.infer<typeof JOB>;
 
-function toTask(
-  message: PlacedMessage,
-  priority: Priority,
-  rules: JobRules,
-  job: CheckedJob,
-): ReadJob {
+function toTask(message: KafkaMessage, place: Place, rules: JobRules, job: CheckedJob): ReadJob {
   const queue = job.queue ?? rules.queue;
   if (queue === undefined) return { refusal: "the job names no queue, and there is no default" };
-  requireName("a queue", queue);
-  requireText("queue", queue, NAME_BYTES_MAX);
+  checkQueue(queue);
   if (rules.tenant !== undefined && job.tenant !== undefined && job.tenant !== rules.tenant) {
     return { refusal: `only jobs of tenant ${JSON.stringify(rules.tenant)} are taken in` };
   }
   if (job.maxAttempts !== undefined && job.maxRetries !== undefined) {
     return { refusal: "give maxAttempts or maxRetries, not both" };
   }
-  const tenant = job.tenant ?? rules.tenant;
-  const key = job.key ?? keyOf(message, rules);
-  const once = job.idempotencyKey ?? job.id;
   const { maxRetries } = job;
-  const maxAttempts = maxRetries === undefined ? job.maxAttempts : maxRetries + 1;
-  const { kind, idempotencySeconds, runAt, delaySeconds, timeoutSeconds, webhook } = job;
   const { traceParent, traceState } = traceOf(message.headers);
-  const http = callOf(job);
-  const task: NewTask = {
-    payload: job.payload ?? null,
-    priority: job.priority ?? priority,
-    ...(tenant === undefined ? {} : { tenant }),
-    ...(key === undefined ? {} : { partitionKey: key }),
-    ...(once === undefined ? {} : { idempotencyKey: once }),
-    ...(kind === undefined ? {} : { kind }),
-    ...(idempotencySeconds === undefined ? {} : { idempotencySeconds }),
-    ...(runAt === undefined ? {} : { runAt }),
-    ...(delaySeconds === undefined ? {} : { delaySeconds }),
-    ...(maxAttempts === undefined ? {} : { maxAttempts }),
-    ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
-    ...(webhook === undefined ? {} : { webhook }),
-    ...(http === undefined ? {} : { http }),
-    ...(traceParent === undefined ? {} : { traceParent }),
-    ...(traceState === undefined ? {} : { traceState }),
+  const tenant = job.tenant ?? rules.tenant;
+  const given = {
+    tenant,
+    partitionKey: job.key ?? keyOf(message, rules),
+    idempotencyKey: job.idempotencyKey ?? job.id,
+    kind: job.kind,
+    idempotencySeconds: job.idempotencySeconds,
+    runAt: job.runAt,
+    delaySeconds: job.delaySeconds,
+    maxAttempts: maxRetries === undefined ? job.maxAttempts : maxRetries + 1,
+    timeoutSeconds: job.timeoutSeconds,
+    webhook: job.webhook,
+    http: callOf(job),
+    traceParent,
+    traceState,
   };
-  return { queue, tenant, task };
+  // Not by spreading: there are a hundred thousand in a second.
+  const task: Record<string, unknown> = {
+    payload: job.payload ?? null,
+    priority: job.priority ?? place.priority,
+  };
+  for (const name in given) {
+    const value: unknown = Reflect.get(given, name);
+    if (value !== undefined) task[name] = value;
+  }
+  return { queue, tenant, task: task as NewTask & typeof task };
+}
+
+/** Names that are fine; there are few, and each comes thousands of times. */
+const checkedQueues = new BoundedMap<string, true>(1_000);
+
+function checkQueue(queue: string): void {
+  if (checkedQueues.has(queue)) return;
+  requireName("a queue", queue);
+  requireText("queue", queue, NAME_BYTES_MAX);
+  checkedQueues.set(queue, true);
 }
 
 /** What a queue of kind http is to call. */

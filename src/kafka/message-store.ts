@@ -74,7 +74,8 @@ export class MessageStore {
   ): Promise<Stored> {
     const messages = parts.flatMap((part) => part.messages);
     for (const one of messages) {
-      if (one.note === undefined) await this.#examine(one, topic);
+      const examining = one.note === undefined ? this.#examine(one, topic) : undefined;
+      if (examining !== undefined) await examining;
     }
     await this.#publishDead(topic, messages);
     try {
@@ -88,20 +89,33 @@ export class MessageStore {
     return tally(messages);
   }
 
-  async #examine(one: Buffered<Note>, { topic, priority }: ResolvedIngestTopic): Promise<void> {
-    const placed = { ...one.message, topic, partition: one.partition };
-    const job = readJob(placed, priority, this.#context.rules);
+  /** Most need nothing that must be waited for, and thousands come at once. */
+  #examine(
+    one: Buffered<Note>,
+    { topic, priority }: ResolvedIngestTopic,
+  ): Promise<void> | undefined {
+    const place = { topic, partition: one.partition, priority };
+    const job = readJob(one.message, place, this.#context.rules);
     if ("refusal" in job) {
       one.note = refused(job.refusal);
-      return;
+      return undefined;
     }
-    try {
-      const encoding = this.#context.encoder.encode(job.queue, job.task);
-      one.note = { task: encoding instanceof Promise ? await encoding : encoding };
-    } catch (error) {
+    const onFailure = (error: unknown): void => {
       if (!isAboutMessage(error)) throw error;
       one.note = refused(messageOf(error));
+    };
+    try {
+      const encoding = this.#context.encoder.encode(job.queue, job.task);
+      if (encoding instanceof Promise) {
+        return encoding.then((task) => {
+          one.note = { task };
+        }, onFailure);
+      }
+      one.note = { task: encoding };
+    } catch (error) {
+      onFailure(error);
     }
+    return undefined;
   }
 
   async #publishDead(

@@ -106,10 +106,8 @@ describe("PartitionBook", () => {
       book.receive({ ...batch(0, [0, 1, 2]), partition });
     }
     const firsts = [book.next(2, 1_000_000), book.next(2, 1_000_000)];
-    expect(firsts.map((parts) => parts.map(({ partition }) => partition)).sort()).toEqual([
-      [0],
-      [1],
-    ]);
+    const taken = firsts.flatMap((parts) => parts.map(({ partition }) => partition));
+    expect(new Set(taken)).toEqual(new Set([0, 1]));
   });
 
   it("counts what it holds", () => {

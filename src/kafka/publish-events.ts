@@ -19,9 +19,7 @@ export interface PublishEventsOptions
   readonly value?: (event: PersistedEvent) => string | Uint8Array;
 }
 
-const KNOWN = [
-  ...["topic", "key", "value", "aggregateTypes", "eventTypes", "partitions", "onFailure"],
-];
+const KNOWN = ["topic", "key", "value", "aggregateTypes", "eventTypes", "partitions", "onFailure"];
 const TOPIC = /^[A-Za-z0-9._-]{1,249}$/;
 
 /**

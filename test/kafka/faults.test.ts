@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Kafka } from "kafkajs";
+import { Kafka, logLevel } from "kafkajs";
 import { describe, expect, it } from "vitest";
 import { onCleanup } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -26,7 +26,13 @@ async function startProcess(here: Scene, flags: readonly string[] = []): Promise
   writeFileSync(config, JSON.stringify({ kafka: { brokers: [here.broker.address] }, ingest }));
   const child = spawn(process.execPath, [
     program("src/cli/main.ts"),
-    ...["ingest", "kafka", "--config", config, "--database-url", here.database.url, ...flags],
+    "ingest",
+    "kafka",
+    "--config",
+    config,
+    "--database-url",
+    here.database.url,
+    ...flags,
   ]);
   let log = "";
   for (const stream of [child.stdout, child.stderr]) {
@@ -163,7 +169,7 @@ describe("an ingest", () => {
 
   it("reads partitions that were added, from their beginning", async () => {
     const here = await scene(used.broker, { partitions: 1 });
-    const admin = new Kafka({ brokers: [here.broker.address], logLevel: 0 }).admin();
+    const admin = new Kafka({ brokers: [here.broker.address], logLevel: logLevel.NOTHING }).admin();
     await admin.connect();
     onCleanup(() => admin.disconnect());
     const ingest = await here.ingest({ startFrom: "latest" });

@@ -71,7 +71,7 @@ function readConfig(path: string): IngestConfig {
   refuseUnknown("config", given, ["kafka", "ingest"]);
   const { kafka, ingest }: { kafka?: unknown; ingest?: unknown } = given;
   if (isObject(kafka) && isObject(ingest)) {
-    return { kafka: kafka as KafkaOptions, ingest: ingest as KafkaIngestOptions };
+    return { kafka: kafka as KafkaOptions, ingest };
   }
   throw new UsageError(`--config: ${path} must have "kafka" and "ingest", with their options`);
 }

@@ -16,7 +16,6 @@ import type {
 import { KafkaJsMember } from "./member.ts";
 
 const RETRY = { retries: 3, initialRetryTime: 200, maxRetryTime: 2_000 };
-const SILENT = 0;
 const CONNECT_MS = 5_000;
 const ALL_REPLICAS = -1;
 
@@ -44,7 +43,7 @@ export class KafkaJsClient implements KafkaClient {
         requestTimeout: requestMs,
         connectionTimeout: Math.min(CONNECT_MS, requestMs),
         retry: RETRY,
-        logLevel: SILENT,
+        logLevel: library.logLevel.NOTHING,
         ...(tls === undefined ? {} : { ssl: tls }),
         ...(sasl === undefined ? {} : { sasl: toSasl(sasl) }),
       }),

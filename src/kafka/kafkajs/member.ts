@@ -49,7 +49,7 @@ export class KafkaJsMember implements Membership {
       autoCommit: false,
       eachBatchAutoResolve: false,
       partitionsConsumedConcurrently: CONCURRENT_PARTITIONS,
-      eachBatch: (payload) => this.#receive(payload),
+      eachBatch: async (payload) => this.#receive(payload),
     });
     await joined;
   }
@@ -121,7 +121,8 @@ export class KafkaJsMember implements Membership {
     this.#subscription.listener.onAssigned(partitions);
   }
 
-  async #receive({ batch, resolveOffset }: EachBatchPayload): Promise<void> {
+  #receive(payload: EachBatchPayload): void {
+    const { batch } = payload;
     const { partition } = batch;
     const reading = this.#readings.get(partition);
     if (reading?.position === undefined || this.#isOver) return;
@@ -132,7 +133,7 @@ export class KafkaJsMember implements Membership {
     }
     reading.strays = 0;
     const nextOffset = BigInt(batch.lastOffset()) + 1n;
-    resolveOffset(batch.lastOffset());
+    payload.resolveOffset(batch.lastOffset());
     reading.position = nextOffset > fetchedOffset ? nextOffset : fetchedOffset;
     this.#subscription.listener.onBatch({
       partition,

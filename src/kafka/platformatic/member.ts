@@ -121,9 +121,8 @@ export class PlatformaticMember implements Membership {
     await ended;
     // The client asks for the topics before it leaves, and could not leave one that is gone.
     this.#consumer.topics.clear();
-    try {
-      await this.#consumer.leaveGroup(true);
-    } catch {
+    const hasLeft = await quietly(() => this.#consumer.leaveGroup(true));
+    if (!hasLeft) {
       // Without an id it believes that it has left, and stops its heartbeats.
       this.#consumer.memberId = null;
       await quietly(() => this.#consumer.leaveGroup(true));
