@@ -11,7 +11,7 @@ const CLIENTS = ["platformatic", "kafkajs"] as const;
 type ClientName = (typeof CLIENTS)[number];
 
 const PARTITIONS = 3;
-const FULL = { rounds: 5, tasks: 300_000 };
+const FULL = { rounds: 5, tasks: 200_000 };
 const QUICK = { rounds: 3, tasks: 60_000 };
 /** As an operator would run it, within the memory of a test. */
 const JVM = ["-Xms256m", "-Xmx512m"];
