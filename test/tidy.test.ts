@@ -16,6 +16,7 @@ import {
   lockedPath,
   manifest,
   NEEDLESS_SCRIPTS,
+  OPTIONAL_PEERS,
   RUNTIME_PACKAGES,
   runtimeClosure,
 } from "./support/tidy/packages.ts";
@@ -164,6 +165,14 @@ describe("structure", () => {
     refuse(
       loaded.filter((url) => heavy.test(url)),
       'import "tidemill" must stay light; load these where they are used',
+    );
+  });
+
+  it("importing the part for Kafka loads no client of it", async () => {
+    const loaded = await loadedBy("src/kafka/index.ts");
+    refuse(
+      loaded.filter((url) => /\/node_modules\/(@platformatic|kafkajs)\//.test(url)),
+      "who uses one of them must not need the other",
     );
   });
 
@@ -354,7 +363,11 @@ describe("dependencies", () => {
     const faults = SOURCES.flatMap((file) =>
       importsOf(file).flatMap(({ specifier, to, place }) => {
         const name = /^(@[^/]+\/)?[^/]+/.exec(specifier)?.[0] ?? specifier;
-        const isFine = to !== undefined || name.startsWith("node:") || declared.includes(name);
+        const isPeer = Object.entries(OPTIONAL_PEERS).some(
+          ([folder, peers]) => file.startsWith(folder) && peers.includes(name),
+        );
+        const isOurs = to !== undefined || name.startsWith("node:");
+        const isFine = isOurs || declared.includes(name) || isPeer;
         return isFine ? [] : [`${place}: ${specifier}`];
       }),
     );
@@ -387,6 +400,13 @@ describe("dependencies", () => {
         .map((name) => `package-lock.json:1: ${name}, which ${path} names`),
     );
     refuse(faults, "a registry that lacks other platforms leaves these out; write them by hand");
+  });
+
+  it("that are optional are peers, which nobody must install", () => {
+    const { peerDependencies = {}, peerDependenciesMeta = {} } = manifest();
+    const peers = Object.values(OPTIONAL_PEERS).flat().sort();
+    expect(Object.keys(peerDependencies).sort()).toEqual(peers);
+    expect(peers.every((name) => peerDependenciesMeta[name]?.optional === true)).toBe(true);
   });
 
   it("of the run time need no install script", () => {
@@ -458,6 +478,9 @@ describe("documents", () => {
     ["ProducerOptions", "src/client/producer/producer-options.ts", "docs/reference/client.md"],
     ["RemoteWorkerOptions", "src/client/worker/worker-options.ts", "docs/reference/client.md"],
     ["RestOptions", "src/client/rest/http-call.ts", "docs/reference/client.md"],
+    ["KafkaOptions", "src/kafka/connect-options.ts", "docs/reference/kafka.md"],
+    ["KafkaIngestOptions", "src/kafka/ingest-options.ts", "docs/reference/kafka.md"],
+    ["PublishEventsOptions", "src/kafka/publish-events.ts", "docs/reference/kafka.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);

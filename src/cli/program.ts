@@ -3,6 +3,7 @@ import { VERSION } from "../base/version.ts";
 import { type GlobalFlags, wholeNumber } from "./options.ts";
 import { addConsumerCommands } from "./program-consumer.ts";
 import { addDeadCommands } from "./program-dead.ts";
+import { addIngest } from "./program-ingest.ts";
 import { addKeyCommands } from "./program-key.ts";
 import { addQueueCommands } from "./program-queue.ts";
 import { addRing } from "./program-ring.ts";
@@ -30,6 +31,7 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addGlobalOptions(program);
   addDev(program);
   addServe(program);
+  addIngest(program);
   addMigrate(program);
   addStatus(program);
   addConsumerCommands(program);

@@ -1,10 +1,9 @@
-import type { Clock } from "../base/clock.ts";
-import { TimeoutError } from "../base/errors.ts";
-import type { Connection, Database } from "../db/database.ts";
+import type { Connection } from "../db/database.ts";
 import { isUnavailable } from "../db/sqlstate.ts";
 import type { PersistedEvent, StreamRef } from "../events/event.ts";
 import { BatchTx } from "./batch-tx.ts";
-import { concerns, type HandlerContext, type Partition } from "./consumer.ts";
+import { concerns } from "./consumer.ts";
+import { type BatchContext, Deadline, type Handling, handleInOrder } from "./handling.ts";
 import type { GapProof } from "./reader.ts";
 import {
   beginBatch,
@@ -19,18 +18,6 @@ import {
 } from "./sql/batch.ts";
 import { parkEvents, parkStream, readParkedStreams } from "./sql/parked.ts";
 import type { Window } from "./window-cache.ts";
-
-export interface BatchContext {
-  readonly db: Database;
-  readonly workerId: string;
-  readonly partition: Partition;
-  /** Whether streams may be parked, so that each batch must look. */
-  readonly parks: () => boolean;
-  readonly batchTimeoutMs: number;
-  readonly clock: Clock;
-  /** Aborts when the worker must stop without waiting for the batch. */
-  readonly hardStop: AbortSignal;
-}
 
 /** A window and what is to be done with it beyond handling its events. */
 export interface BatchPlan {
@@ -125,10 +112,8 @@ async function begin(
   return isUnchanged ? undefined : { kind: "drifted" };
 }
 
-interface Running {
+interface Running extends Handling {
   readonly plan: BatchPlan;
-  readonly tx: BatchTx;
-  readonly deadline: Deadline;
 }
 
 async function work(
@@ -163,63 +148,6 @@ async function work(
     if (isUnavailable(error) || event === undefined) throw error;
     return { kind: "failed", event, error, isLate };
   }
-}
-
-export interface HandlerFailure {
-  readonly event: PersistedEvent;
-  readonly error: unknown;
-}
-
-export interface Handled {
-  /** The first that failed. */
-  readonly failure?: HandlerFailure;
-  /** The first that is left for another batch, because half of the time is over. */
-  readonly next?: PersistedEvent;
-}
-
-/**
- * Calls the handler for each event; throws an outage. Slow ones commit what they have done in good
- * time: who always tries more than fits into a batch would never be done.
- */
-export async function handleInOrder(
-  context: BatchContext,
-  connection: Connection,
-  running: Pick<Running, "tx" | "deadline">,
-  events: readonly PersistedEvent[],
-): Promise<Handled> {
-  for (const [place, event] of events.entries()) {
-    if (place > 0 && running.deadline.isHalfOver) return { next: event };
-    try {
-      await callHandler(context, running, event);
-    } catch (error) {
-      if (running.tx.outage !== undefined) throw running.tx.outage;
-      return { failure: { event, error } };
-    }
-    // The driver tells of an error before it knows the transaction's state: an empty statement
-    // waits for it. Otherwise the next event would be blamed.
-    if (running.tx.hasFailed) await connection.client.query("");
-    const status = connection.client.getTransactionStatus();
-    if (status !== "T") return { failure: { event, error: brokenTransaction(status) } };
-  }
-  return {};
-}
-
-async function callHandler(
-  context: BatchContext,
-  { tx, deadline }: Pick<Running, "tx" | "deadline">,
-  event: PersistedEvent,
-): Promise<void> {
-  const { partition, workerId } = context;
-  const { consumer } = partition;
-  const given: HandlerContext = { tx, signal: deadline.signal, consumer: consumer.name, workerId };
-  const result = consumer.handle(event, given);
-  if (isThenable(result)) await Promise.race([result, deadline.reached]);
-  else if (deadline.isReached) await deadline.reached;
-}
-
-/** Query builders are awaitable without being promises. */
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && "then" in value;
 }
 
 interface SetAside {
@@ -318,62 +246,6 @@ function describeGap(
     ceiling,
     fence,
   };
-}
-
-function brokenTransaction(status: string | null): Error {
-  return new Error(
-    status === "E"
-      ? "the handler ignored the error of a statement in its transaction"
-      : "the handler ended the batch's transaction; it must not commit or roll back",
-  );
-}
-
-/** Ends a batch that takes too long, or at once when the worker must stop. */
-export class Deadline {
-  readonly reached: Promise<never>;
-  readonly #abort = new AbortController();
-  readonly #cancel: () => void;
-  readonly #clock: Clock;
-  readonly #halfAtMs: number;
-
-  constructor({ batchTimeoutMs, clock, hardStop }: BatchContext) {
-    this.#clock = clock;
-    this.#halfAtMs = clock.now() + batchTimeoutMs / 2;
-    let reach: (reason: Error) => void = () => {};
-    this.reached = new Promise((_, reject) => {
-      reach = (reason) => {
-        this.#abort.abort(reason);
-        reject(reason);
-      };
-    });
-    this.reached.catch(() => {});
-    const late = (): void =>
-      reach(new TimeoutError(`the batch took longer than batchTimeout (${batchTimeoutMs} ms)`));
-    const stop = (): void => reach(new TimeoutError("the worker stopped before the batch ended"));
-    const cancelTimer = clock.after(batchTimeoutMs, late);
-    hardStop.addEventListener("abort", stop, { once: true });
-    if (hardStop.aborted) stop();
-    this.#cancel = () => {
-      cancelTimer();
-      hardStop.removeEventListener("abort", stop);
-    };
-  }
-
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  get isReached(): boolean {
-    return this.#abort.signal.aborted;
-  }
-
-  get isHalfOver(): boolean {
-    return this.#clock.now() >= this.#halfAtMs;
-  }
-
-  clear(): void {
-    this.#cancel();
-  }
 }
 
 /** The part of a window up to and including `target`. */

@@ -6,14 +6,9 @@ import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Database } from "../db/database.ts";
 import { isUnavailable, sqlState } from "../db/sqlstate.ts";
 import type { PersistedEvent } from "../events/event.ts";
-import {
-  type BatchContext,
-  type BatchOutcome,
-  type BatchPlan,
-  cutWindow,
-  runBatch,
-} from "./batch.ts";
+import { type BatchOutcome, type BatchPlan, cutWindow, runBatch } from "./batch.ts";
 import { concerns, type OnFailure, type Partition } from "./consumer.ts";
+import type { BatchContext } from "./handling.ts";
 import type { ConsumerSettings } from "./options.ts";
 import { ConsecutiveFailuresError, quarantine, stackOf } from "./poison.ts";
 import type { LogReader } from "./reader.ts";

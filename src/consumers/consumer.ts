@@ -32,6 +32,12 @@ export type OnFailure = "quarantine" | "park" | "stop-worker";
 export interface ConsumerOptions {
   /** Called for each event in position order, one at a time. */
   readonly handle: EventHandler;
+  /**
+   * Called once per batch, after its last event and before its checkpoint is saved: for what is
+   * gathered from events, such as messages to others. When it throws, the batch is undone; an error
+   * with `retryable` counts as an outage and never against the events. Defaults to nothing.
+   */
+  readonly beforeCommit?: (context: HandlerContext) => unknown;
   /** Only events of streams of these types. Defaults to all. */
   readonly aggregateTypes?: readonly string[];
   /** Only events of these types. Defaults to all. */
@@ -52,7 +58,14 @@ export interface Consumer extends ConsumerOptions {
   readonly name: string;
 }
 
-const OPTION_KEYS = ["handle", "aggregateTypes", "eventTypes", "partitions", "onFailure"];
+const OPTION_KEYS = [
+  "handle",
+  "beforeCommit",
+  "aggregateTypes",
+  "eventTypes",
+  "partitions",
+  "onFailure",
+];
 export const ON_FAILURE: readonly OnFailure[] = ["quarantine", "park", "stop-worker"];
 export const PARTITIONS_MAX = 1024;
 const NAME_BYTES_MAX = 200;
@@ -73,6 +86,9 @@ export function consumer(name: string, options: ConsumerOptions): Consumer {
   refuseUnknown(`consumer "${name}"`, options, OPTION_KEYS);
   if (typeof options.handle !== "function") {
     throw new ConfigError(`consumer "${name}" needs handle: a function`);
+  }
+  if (options.beforeCommit !== undefined && typeof options.beforeCommit !== "function") {
+    throw new ConfigError(`beforeCommit of consumer "${name}" must be a function`);
   }
   if (options.partitions !== undefined) {
     const rule = { min: 1, max: PARTITIONS_MAX, integer: true };

@@ -2,8 +2,8 @@ import { messageOf } from "../base/errors.ts";
 import type { Connection } from "../db/database.ts";
 import { isUnavailable } from "../db/sqlstate.ts";
 import type { PersistedEvent, StreamRef } from "../events/event.ts";
-import { type BatchContext, Deadline, type HandlerFailure, handleInOrder } from "./batch.ts";
 import { BatchTx } from "./batch-tx.ts";
+import { type BatchContext, Deadline, type HandlerFailure, handleInOrder } from "./handling.ts";
 import { stackOf } from "./poison.ts";
 import {
   beginBatch,

@@ -108,6 +108,8 @@ const OWN_TABLES = [
   "event_keys",
   "frontier_fence",
   "gap_evidence",
+  "kafka_dead_messages",
+  "kafka_offsets",
   "key_holds",
   "key_spaces",
   "leader_term",

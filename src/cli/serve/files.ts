@@ -26,7 +26,7 @@ function readList(flag: string, path: string, name: string): readonly unknown[] 
   throw new UsageError(`${flag}: ${path} must be a list of objects: { "${name}": [{ … }] }`);
 }
 
-function readJson(flag: string, path: string): unknown {
+export function readJson(flag: string, path: string): unknown {
   const text = readText(flag, path);
   try {
     return JSON.parse(text);

@@ -8,7 +8,7 @@ import type { Setting } from "../settings.ts";
 export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-type Place = ListenOptions | false;
+export type Place = ListenOptions | false;
 
 /** Flags of `tidemill serve`, each of which the environment may give. */
 export interface ServeFlags extends GlobalFlags {
@@ -45,7 +45,7 @@ export interface ServeFlags extends GlobalFlags {
 }
 
 /** `[host:]port`, or off. */
-function place(text: string): Place {
+export function place(text: string): Place {
   if (text === "off") return false;
   const [, bracketed, plain, digits = ""] =
     /^(?:\[([0-9a-fA-F:.]+)\]:|([^:\s]+):)?(\d{1,5})$/.exec(text) ?? [];

@@ -20,6 +20,12 @@ export const RUNTIME_PACKAGES: readonly string[] = [
   "zod",
 ];
 
+/** Who uses this part installs them: nobody else is to need them. By the folder that may. */
+export const OPTIONAL_PEERS: Readonly<Record<string, readonly string[]>> = {
+  "src/kafka/kafkajs/": ["kafkajs"],
+  "src/kafka/platformatic/": ["@platformatic/kafka"],
+};
+
 /** Have a script that nothing needs: that of protobufjs compares a version and at most warns. */
 export const NEEDLESS_SCRIPTS: readonly string[] = ["node_modules/protobufjs"];
 
@@ -35,6 +41,8 @@ interface LockedPackage {
 interface Manifest {
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly devDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>;
 }
 
 export const manifest = (): Manifest => JSON.parse(textOf("package.json")) as Manifest;

@@ -1,0 +1,115 @@
+import { ConfigError, InvalidInputError } from "../base/errors.ts";
+import { refuseUnknown } from "../base/options.ts";
+import {
+  type Consumer,
+  type ConsumerOptions,
+  type ConsumerTx,
+  consumer,
+} from "../consumers/consumer.ts";
+import type { PersistedEvent } from "../events/event.ts";
+import type { KafkaHeader, KafkaSink, OutgoingMessage } from "./source.ts";
+
+export interface PublishEventsOptions
+  extends Pick<ConsumerOptions, "aggregateTypes" | "eventTypes" | "partitions" | "onFailure"> {
+  /** Where to: a topic, or a function that names one for each event, or none. */
+  readonly topic: string | ((event: PersistedEvent) => string | undefined);
+  /** Events of one key are in order. Defaults to the id of the stream. */
+  readonly key?: (event: PersistedEvent) => string;
+  /** What is sent. Defaults to JSON with everything about the event. */
+  readonly value?: (event: PersistedEvent) => string | Uint8Array;
+}
+
+const KNOWN = ["topic", "key", "value", "aggregateTypes", "eventTypes", "partitions", "onFailure"];
+const TOPIC = /^[A-Za-z0-9._-]{1,249}$/;
+
+/**
+ * A consumer that publishes events to Kafka, at least once and in order per key. A batch is
+ * published together and acknowledged by all replicas in sync before its checkpoint is saved: a
+ * process that dies between the two publishes it again, under the same event ids. A broker that
+ * cannot be reached is waited for, and counts against no event.
+ */
+export function publishEvents(
+  name: string,
+  sink: KafkaSink,
+  options: PublishEventsOptions,
+): Consumer {
+  refuseUnknown(`publishEvents "${name}"`, options, KNOWN);
+  const { topic, key, value, ...rest } = options;
+  const isNamed = typeof topic === "string" && TOPIC.test(topic);
+  if (!isNamed && typeof topic !== "function") {
+    throw new ConfigError(
+      'topic must be the name of a topic, with letters, digits, ".", "_" and "-" only, or a ' +
+        "function that gives one",
+    );
+  }
+  for (const [option, given] of Object.entries({ key, value })) {
+    if (given === undefined || typeof given === "function") continue;
+    throw new ConfigError(`${option} must be a function of the event`);
+  }
+  // By the transaction of their batch: what a batch gathered that was undone goes with it.
+  const gathered = new WeakMap<ConsumerTx, OutgoingMessage[]>();
+  return consumer(name, {
+    ...rest,
+    handle(event, { tx }) {
+      const message = toMessage(event, options);
+      if (message === undefined) return;
+      const others = gathered.get(tx);
+      if (others === undefined) gathered.set(tx, [message]);
+      else others.push(message);
+    },
+    async beforeCommit({ tx }) {
+      const messages = gathered.get(tx);
+      if (messages !== undefined) await sink.publish(messages);
+    },
+  });
+}
+
+function toMessage(
+  event: PersistedEvent,
+  { topic, key, value }: PublishEventsOptions,
+): OutgoingMessage | undefined {
+  const name = typeof topic === "string" ? topic : topic(event);
+  if (name === undefined) return undefined;
+  if (!TOPIC.test(name)) throw new InvalidInputError(`${JSON.stringify(name)} is not a topic`);
+  return {
+    topic: name,
+    key: Buffer.from(key === undefined ? event.streamId : key(event)),
+    value: Buffer.from(value === undefined ? describe(event) : value(event)),
+    headers: [
+      header("tidemill-event-id", event.id),
+      header("tidemill-event-type", event.type),
+      header("tidemill-event-position", String(event.position)),
+    ],
+  };
+}
+
+const header = (name: string, value: string): KafkaHeader => ({ name, value: Buffer.from(value) });
+
+/** The payload as it was written, if it is JSON. */
+function describe(event: PersistedEvent): string {
+  const { metadata, traceId, correlationId, causationId } = event;
+  const facts = JSON.stringify({
+    id: event.id,
+    position: String(event.position),
+    stream: event.stream,
+    streamVersion: String(event.streamVersion),
+    type: event.type,
+    version: event.version,
+    createdAt: event.createdAt.toISOString(),
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(traceId === undefined ? {} : { traceId }),
+    ...(correlationId === undefined ? {} : { correlationId }),
+    ...(causationId === undefined ? {} : { causationId }),
+  });
+  return `${facts.slice(0, -1)},${payloadOf(event)}}`;
+}
+
+function payloadOf({ payload }: PersistedEvent): string {
+  const text = payload.toString();
+  try {
+    JSON.parse(text);
+    return `"data":${text}`;
+  } catch {
+    return `"dataBase64":"${payload.toString("base64")}"`;
+  }
+}
