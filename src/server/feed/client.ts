@@ -71,6 +71,11 @@ export class FeedClient {
     return this.#ending.signal;
   }
 
+  /** What it has not taken yet. */
+  get waitingChars(): number {
+    return this.#outbox.chars;
+  }
+
   /** Whether it takes what it gets, but has half of its room full: the others may wait a moment. */
   askPressed(): boolean {
     const hasTaken = this.#takes > this.#takesSeen;
@@ -111,7 +116,8 @@ export class FeedClient {
     const skipped = row.position === this.#known?.position ? this.#known.index : 0;
     const text = textFor(this.filter, row, skipped);
     const place = { era, position: row.position };
-    if (text !== "") {
+    if (text !== "" && this.phase === "behind") this.#outbox.put(text);
+    else if (text !== "") {
       const messages = this.filter.taskId === undefined ? row.count - skipped : 1;
       if (!this.#outbox.add(text, messages)) {
         this.#lostAfter ??= this.#place;

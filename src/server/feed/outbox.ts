@@ -28,9 +28,14 @@ export class Outbox {
       this.#lost += messages;
       return false;
     }
+    this.put(text);
+    return true;
+  }
+
+  /** Whether or not there is room: for what was asked for, a page at a time. */
+  put(text: string): void {
     this.#texts.push(text);
     this.#chars += text.length;
-    return true;
   }
 
   /** Whole messages, about so many characters, or fewer when there are no more. */
