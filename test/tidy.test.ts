@@ -456,6 +456,7 @@ describe("documents", () => {
     ["ProducerOptions", "src/client/producer/producer-options.ts", "docs/reference/client.md"],
     ["RemoteWorkerOptions", "src/client/worker/worker-options.ts", "docs/reference/client.md"],
     ["RestOptions", "src/client/rest/http-call.ts", "docs/reference/client.md"],
+    ["FeedOptions", "src/client/rest/rest-feed.ts", "docs/reference/feed.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);

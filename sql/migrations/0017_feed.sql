@@ -6,7 +6,7 @@
 CREATE SEQUENCE {schema}.feed_listening AS BIGINT CACHE 1 NO CYCLE;
 
 -- What one statement changed of tasks that have all of this in common, written by that statement while
--- somebody listens. The tasks are `ids`, or all numbers from `first_id` to `last_id` when that is NULL.
+-- somebody listens. The tasks are `ids`, or when that is NULL all numbers from `first_id` to `last_id`.
 -- Changes of the cluster have `data` instead. A crash empties it, as it may take back claims that were
 -- told: then nobody can go on from where it was.
 CREATE UNLOGGED TABLE {schema}.feed_changes (
@@ -24,7 +24,8 @@ CREATE UNLOGGED TABLE {schema}.feed_changes (
     reason    TEXT,
     ids       BIGINT[],
     data      JSONB,
-    CHECK ((kind = 'task') = (data IS NULL) AND (kind = 'task') = (first_id IS NOT NULL))
+    CHECK ((kind = 'task') = (data IS NULL)),
+    CHECK (kind <> 'task' OR ids IS NOT NULL OR first_id IS NOT NULL)
 ) WITH (autovacuum_vacuum_scale_factor = 0.1);
 ALTER TABLE {schema}.feed_changes ALTER COLUMN ids SET STORAGE EXTERNAL;
 
@@ -38,7 +39,8 @@ CREATE UNLOGGED TABLE {schema}.feed_era (
 ) WITH (fillfactor = 50);
 
 -- Listens for so long, and tells in which era. `mine` and `reached` are the era that the caller knows
--- and how far it has proven that one. As the owner: who listens may do nothing else to the flag.
+-- and how far it has proven that one. As the owner, because nobody else may set the flag; for those who
+-- may change the row of the era.
 CREATE FUNCTION {schema}.feed_listen(
     seconds FLOAT8, mine TEXT, reached BIGINT, OUT era TEXT, OUT settled BIGINT, OUT floor BIGINT
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
@@ -48,6 +50,10 @@ DECLARE
     until   BIGINT;
     present BIGINT := date_part('epoch', clock_timestamp()) * 1000;
 BEGIN
+    IF NOT has_table_privilege(session_user, '{schema}.feed_era', 'UPDATE') THEN
+        RAISE EXCEPTION 'role "%" may not listen to the feed', session_user
+            USING ERRCODE = '42501', HINT = 'it needs UPDATE on the table feed_era';
+    END IF;
     LOCK TABLE {schema}.feed_era IN SHARE ROW EXCLUSIVE MODE; -- One after the other.
     SELECT last_value INTO until FROM {schema}.feed_listening;
     PERFORM setval('{schema}.feed_listening',
@@ -320,22 +326,28 @@ BEGIN
 END
 $$;
 
--- Whoever may change tasks tells of it.
+-- Whoever may change tasks tells of it, and whoever may change the ledger of claims, as workers and
+-- servers do, may also listen and remove what is old.
 DO
 $$
 DECLARE
-    one TEXT;
+    one RECORD;
 BEGIN
     FOR one IN
-        SELECT DISTINCT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
-          FROM pg_class AS tasks
-         CROSS JOIN LATERAL aclexplode(tasks.relacl) AS acl
-         WHERE tasks.oid = '{schema}.tasks'::regclass
+        SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS role,
+               bool_or(known.relname = 'task_claims') AS is_worker
+          FROM pg_class AS known
+         CROSS JOIN LATERAL aclexplode(known.relacl) AS acl
+         WHERE known.oid IN ('{schema}.tasks'::regclass, '{schema}.task_claims'::regclass)
            AND acl.privilege_type IN ('INSERT', 'UPDATE', 'DELETE')
-           AND acl.grantee <> tasks.relowner
+           AND acl.grantee <> known.relowner
+         GROUP BY acl.grantee
     LOOP
-        EXECUTE format('GRANT INSERT ON {schema}.feed_changes TO %s', one);
-        EXECUTE format('GRANT SELECT ON SEQUENCE {schema}.feed_listening TO %s', one);
+        EXECUTE format('GRANT INSERT ON {schema}.feed_changes TO %s', one.role);
+        EXECUTE format('GRANT SELECT ON SEQUENCE {schema}.feed_listening TO %s', one.role);
+        CONTINUE WHEN NOT one.is_worker;
+        EXECUTE format('GRANT SELECT, DELETE ON {schema}.feed_changes TO %s', one.role);
+        EXECUTE format('GRANT SELECT, UPDATE ON {schema}.feed_era TO %s', one.role);
     END LOOP;
 END
 $$;

@@ -111,21 +111,18 @@ export class FeedClient {
     this.#say(writeEvent("reset", { reason }));
   }
 
-  /** The next row in the order of positions. */
+  /** Of one that is behind: the next row in the order of positions. */
   give(era: string, row: FeedRow): void {
     const skipped = row.position === this.#known?.position ? this.#known.index : 0;
     const text = textFor(this.filter, row, skipped);
-    const place = { era, position: row.position };
-    if (text !== "" && this.phase === "behind") this.#outbox.put(text);
-    else if (text !== "") {
-      const messages = this.filter.taskId === undefined ? row.count - skipped : 1;
-      if (!this.#outbox.add(text, messages)) {
-        this.#lostAfter ??= this.#place;
-        this.#place = place;
-        return;
-      }
-      this.#wake?.();
-    }
+    if (text !== "") this.#outbox.put(text);
+    this.#place = { era, position: row.position };
+  }
+
+  /** Of one that is live: so many messages of the next row that it wants. */
+  offer(text: string, messages: number, place: Place): void {
+    if (this.#outbox.add(text, messages)) this.#wake?.();
+    else this.#lostAfter ??= this.#place;
     this.#place = place;
   }
 

@@ -9,7 +9,7 @@ import { FeedHub, type HubOptions } from "./hub.ts";
 import { FeedMetrics } from "./metrics.ts";
 import { FeedReader } from "./reader.ts";
 
-export interface FeedOptions extends Pick<HubOptions, "clientCharsMax"> {
+export interface FeedSettings extends Pick<HubOptions, "clientCharsMax"> {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Defaults to 15,000. */
@@ -26,7 +26,7 @@ export class Feed {
   readonly hub: FeedHub;
   readonly services: readonly Service[];
 
-  constructor(db: Database, options: FeedOptions) {
+  constructor(db: Database, options: FeedSettings) {
     const { clock, logger, heartbeatMs = HEARTBEAT_MS, clientCharsMax } = options;
     const { metrics } = this;
     const onClient = (): void => reader.bell.ring();

@@ -13,6 +13,17 @@ export interface FeedFilter {
   readonly withCluster: boolean;
 }
 
+/** The same for filters that want the same. */
+export function signatureOf({ tenant, queues, states, taskId, withCluster }: FeedFilter): string {
+  const sorted = (names: ReadonlySet<string> | undefined): string[] => [...(names ?? [])].sort();
+  const wanted = queues === "all" ? "all" : sorted(queues);
+  return JSON.stringify([tenant, wanted, states && sorted(states), taskId, withCluster]);
+}
+
+/** How many messages of a row a filter lets through, if any. */
+export const messagesOf = ({ taskId }: FeedFilter, row: FeedRow): number =>
+  taskId === undefined ? row.count : 1;
+
 /** The messages of a row for somebody, but for the first so many changes. "" for none. */
 export function textFor(filter: FeedFilter, row: FeedRow, skipped = 0): string {
   if (row.kind !== "task") return filter.withCluster ? row.textAfter(skipped) : "";

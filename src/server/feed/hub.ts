@@ -2,10 +2,10 @@ import { LimitError, UnavailableError } from "../../base/errors.ts";
 import type { Queryable } from "../../db/database.ts";
 import { FeedClient } from "./client.ts";
 import { FeedRow } from "./feed-row.ts";
-import type { FeedFilter } from "./filter.ts";
+import { type FeedFilter, messagesOf, signatureOf, textFor } from "./filter.ts";
 import type { FeedMetrics } from "./metrics.ts";
 import type { Place } from "./place.ts";
-import { RecentRows, type RowsUpTo } from "./recent-rows.ts";
+import { PAGE_CHANGES, RecentRows, type RowsUpTo } from "./recent-rows.ts";
 import { readChanges } from "./sql/feed.ts";
 
 export interface HubOptions {
@@ -23,6 +23,11 @@ export interface ClientLimits {
   readonly tenantClientsMax: number;
 }
 
+interface Group {
+  readonly filter: FeedFilter;
+  readonly clients: Set<FeedClient>;
+}
+
 const CHARS_MAX = 1024 * 1024;
 const RECENT_CHANGES_MAX = 20_000;
 const GONE = "what follows this place is no longer kept; read the present state again";
@@ -32,6 +37,8 @@ export const INTERRUPTED = "changes were not recorded for a while; read the pres
 export class FeedHub {
   readonly #options: HubOptions;
   readonly #clients = new Set<FeedClient>();
+  /** Those who want the same, by what they want: each row is looked at once for all of them. */
+  readonly #groups = new Map<string, Group>();
   readonly #tenants = new Map<string, number>();
   readonly #recent = new RecentRows(RECENT_CHANGES_MAX);
   #era: string | undefined;
@@ -74,6 +81,10 @@ export class FeedHub {
       onEnd: (one) => this.#leave(one),
     });
     this.#clients.add(client);
+    const signature = signatureOf(filter);
+    const group = this.#groups.get(signature) ?? { filter, clients: new Set() };
+    group.clients.add(client);
+    this.#groups.set(signature, group);
     this.#tenants.set(filter.tenant, ofTenant + 1);
     metrics.clients.set(this.#clients.size);
     this.#admit(client);
@@ -89,16 +100,30 @@ export class FeedHub {
     for (const client of this.#clients) this.#admit(client);
   }
 
-  /** The next rows in their order, and how far everything is settled with them. */
-  publish(rows: readonly FeedRow[], reached: bigint): void {
+  /** The next row. Returns how many of its changes somebody wants. */
+  publish(row: FeedRow): number {
     const era = this.#era;
-    if (era === undefined) return;
-    for (const row of rows) {
-      this.#recent.add(row);
-      this.#options.metrics.changes.add(row.count);
-      for (const client of this.#clients) if (client.phase === "live") client.give(era, row);
+    if (era === undefined) return 0;
+    this.#recent.add(row);
+    this.#options.metrics.changes.add(row.count);
+    const place = { era, position: row.position };
+    let wanted = 0;
+    for (const { filter, clients } of this.#groups.values()) {
+      const text = textFor(filter, row);
+      if (text === "") continue;
+      const messages = messagesOf(filter, row);
+      for (const client of clients) {
+        if (client.phase === "live") client.offer(text, messages, place);
+      }
+      wanted = Math.max(wanted, messages);
     }
-    this.#frontier = reached;
+    this.#frontier = row.position;
+    return wanted;
+  }
+
+  /** There is no other change up to here. */
+  reach(frontier: bigint): void {
+    this.#frontier = frontier;
     for (const client of this.#clients) if (client.phase === "waiting") this.#admit(client);
   }
 
@@ -162,6 +187,10 @@ export class FeedHub {
   #leave(client: FeedClient): void {
     if (!this.#clients.delete(client)) return;
     const { tenant } = client.filter;
+    const signature = signatureOf(client.filter);
+    const group = this.#groups.get(signature);
+    group?.clients.delete(client);
+    if (group?.clients.size === 0) this.#groups.delete(signature);
     const left = (this.#tenants.get(tenant) ?? 1) - 1;
     if (left === 0) this.#tenants.delete(tenant);
     else this.#tenants.set(tenant, left);
@@ -196,7 +225,7 @@ export class FeedHub {
 
   async #readPage(era: string, cursor: bigint): Promise<RowsUpTo | undefined> {
     const frontier = this.#frontier; // Known before the rows are read, so it may judge them.
-    const page = await readChanges(this.#options.db, era, cursor);
+    const page = await readChanges(this.#options.db, era, cursor, PAGE_CHANGES);
     if (page === undefined || page.floor > cursor) return undefined;
     const rows = page.rows
       .filter((row) => BigInt(row.position) <= frontier)

@@ -38,6 +38,8 @@ const ALARM_MS = 10_000;
 /** For clients that are slower than what comes, and read all the same. */
 const PRESSED_MS = 10;
 const PATIENCE = 20;
+/** Changes that a client wants of those that it is given at once. */
+const WANTED_MAX = 1_000;
 
 /** Everything up to the ceiling is settled when none of these writers is left. */
 interface Proof {
@@ -69,6 +71,10 @@ export class FeedReader implements Service {
   #listenedAtMs = -Infinity;
   #quietTurns = 0;
   #patience = 0;
+  /** Read, and not given to clients yet. */
+  #unsent: readonly FeedRow[] = [];
+  /** Whether there was more to read. */
+  #isCut = false;
 
   constructor(db: Database, hub: FeedHub, options: FeedReaderOptions) {
     this.#db = db;
@@ -96,11 +102,7 @@ export class FeedReader implements Service {
     const connection = await this.#connected();
     const { clock } = this.#options;
     if (clock.now() - this.#listenedAtMs >= LISTEN_EVERY_MS) await this.#listen(connection);
-    if (this.#patience < PATIENCE && this.#hub.askPressed()) {
-      this.#patience += 1;
-      return { restMs: PRESSED_MS, isDeaf: true };
-    }
-    this.#patience = 0;
+    if (this.#unsent.length > 0) return this.#publish();
     const settledTo = await this.#prove(connection);
     if (this.#frontier === undefined) return this.#rest();
     const era = this.#era ?? "";
@@ -113,7 +115,8 @@ export class FeedReader implements Service {
       this.#listenedAtMs = -Infinity;
       return "again";
     }
-    return await this.#advance(connection, page, settledTo);
+    await this.#refuseStrangers(connection);
+    return this.#advance(page, settledTo);
   }
 
   async #connected(): Promise<Connection> {
@@ -148,6 +151,7 @@ export class FeedReader implements Service {
     if (found.era === era && reached !== undefined) return;
     if (found.era !== era) {
       if (this.#hub.isOpen) this.#hub.reset(INTERRUPTED);
+      this.#unsent = [];
       this.#era = found.era;
       this.#frontier = undefined;
       this.#proof = undefined;
@@ -180,11 +184,7 @@ export class FeedReader implements Service {
     return ceiling;
   }
 
-  async #advance(
-    connection: Connection,
-    { rows, isCut }: FeedPage,
-    settledTo: bigint,
-  ): Promise<TurnResult> {
+  #advance({ rows, isCut }: FeedPage, settledTo: bigint): TurnResult {
     const era = this.#era ?? "";
     const positions = rows.map((row) => BigInt(row.position));
     const frontier = safeFrontier(this.#frontier ?? 0n, settledTo, positions);
@@ -192,16 +192,32 @@ export class FeedReader implements Service {
     const settled = rows.filter((row) => BigInt(row.position) <= reached);
     this.#noteHeld(settled.length < rows.length ? reached : undefined);
     this.#frontier = reached;
-    if (this.#hub.isOpen) {
-      this.#hub.publish(
-        settled.map((row) => new FeedRow(era, row)),
-        reached,
-      );
-      await this.#refuseStrangers(connection);
-    } else if (!isCut) this.#hub.open(era, reached);
-    if (isCut && this.#held === undefined) return "again";
+    this.#isCut = isCut && this.#held === undefined;
     this.#quietTurns = settled.length > 0 ? 0 : this.#quietTurns + 1;
-    return this.#rest();
+    if (this.#hub.isOpen) {
+      this.#unsent = settled.map((row) => new FeedRow(era, row));
+      return this.#publish();
+    }
+    if (!isCut) this.#hub.open(era, reached);
+    return this.#isCut ? "again" : this.#rest();
+  }
+
+  /** So much at once that whoever reads has room for it, and waits a moment for those who do. */
+  #publish(): TurnResult {
+    if (this.#patience < PATIENCE && this.#hub.askPressed()) {
+      this.#patience += 1;
+      return { restMs: PRESSED_MS, isDeaf: true };
+    }
+    this.#patience = 0;
+    let count = 0;
+    for (let wanted = 0; wanted < WANTED_MAX && count < this.#unsent.length; count += 1) {
+      const row = this.#unsent[count];
+      if (row !== undefined) wanted += this.#hub.publish(row);
+    }
+    this.#unsent = this.#unsent.slice(count);
+    if (this.#unsent.length > 0) return "again";
+    this.#hub.reach(this.#frontier ?? 0n);
+    return this.#isCut ? "again" : this.#rest();
   }
 
   /** Places that were given by another server may be ahead of this one, but not of the database. */
@@ -237,6 +253,7 @@ export class FeedReader implements Service {
   #forget(): void {
     this.#disconnect();
     this.#hub.sleep();
+    this.#unsent = [];
     this.#era = undefined;
     this.#frontier = undefined;
     this.#held = undefined;

@@ -7,7 +7,7 @@ export interface RowsUpTo {
 }
 
 /** Of one page for somebody who is behind. */
-const PAGE_CHANGES = 2_000;
+export const PAGE_CHANGES = 2_000;
 
 /**
  * What was told last, so that those who come back after a moment, often many at once, do not ask

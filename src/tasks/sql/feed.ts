@@ -6,9 +6,6 @@ import { statement } from "../../db/statement.ts";
 const IS_HEARD = `(SELECT last_value > date_part('epoch', clock_timestamp()) * 1000
                 FROM {schema}.feed_listening)`;
 
-/** Of one row: whoever reads them holds whole ones in memory. */
-const IDS_MAX = 1_000;
-
 /** What a statement changed: rows of tasks, and what became of all of them. */
 export interface Changed {
   /** Has id, tenant and queue of each task. */
@@ -22,22 +19,28 @@ export interface Changed {
   readonly reason?: string;
 }
 
+/** A literal or a parameter is the same for all rows, and need not be compared. */
+const isColumn = (expression: string | undefined): expression is string =>
+  expression !== undefined && !/^['$\d]/.test(expression);
+
 /**
  * Tells the feed, in the statement that makes the change: a part of a WITH, which does nothing
- * while nobody listens. Tasks that have everything else in common are one row.
+ * while nobody listens. Tasks that have everything else in common are one row. `part` divides those
+ * of a statement that may have any number of them.
  */
-export const tell = ({ rows, state, attempt = "attempt", ...more }: Changed): string => `
+export const tell = (changed: Changed, part?: string): string => {
+  const { rows, state, attempt = "attempt", worker, reason } = changed;
+  const common = [state, attempt, worker, reason, part].filter(isColumn);
+  return `
    feed AS (
-     INSERT INTO {schema}.feed_changes
-            (tenant, queue, state, attempt, worker_id, reason, first_id, last_id, ids)
-     SELECT tenant, queue, ${state}, ${attempt}, ${more.worker ?? "NULL::uuid"},
-            left(${more.reason ?? "NULL"}, 1000), min(id), max(id),
-            CASE WHEN max(id) - min(id) >= count(*) THEN array_agg(id) END
-       FROM (SELECT *, (row_number() OVER () - 1) / ${IDS_MAX} AS part
-               FROM ${rows}
-              WHERE ${IS_HEARD}) AS changed
-      GROUP BY 1, 2, 3, 4, 5, 6, part
+     INSERT INTO {schema}.feed_changes (tenant, queue, state, attempt, worker_id, reason, ids)
+     SELECT tenant, queue, ${state}, ${attempt}, ${worker ?? "NULL::uuid"},
+            left(${reason ?? "NULL"}, 1000), array_agg(id)
+       FROM ${rows}
+      WHERE ${IS_HEARD}
+      GROUP BY ${["tenant", "queue", ...common].join(", ")}
    )`;
+};
 
 /** The same of packs: a row for each, however many tasks it has. */
 export const tellOfPacks = ({ rows, state, attempt, worker }: Changed): string => `

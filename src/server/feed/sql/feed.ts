@@ -92,19 +92,20 @@ export interface FeedPage {
 
 const ROWS_MAX = 500;
 /** More or less: rows are read whole. */
-const CHANGES_MAX = 2_000;
+const CHANGES_MAX = 50_000;
 
 /** What is visible behind a position. Undefined: that era is over. */
 export async function readChanges(
   db: Queryable,
   era: string,
   after: bigint,
+  changesMax = CHANGES_MAX,
 ): Promise<FeedPage | undefined> {
   const found = await db.query<StoredRow & { floor: string; seen: number | null }>(READ, [
     era,
     String(after),
     ROWS_MAX,
-    CHANGES_MAX,
+    changesMax,
   ]);
   const [first] = found;
   if (first === undefined) return undefined;
