@@ -30,7 +30,7 @@ const server = new TidemillServer(mill, {
 await server.start();
 await mill.startWorker({ handlers: [watched.handle(() => {})], dispatcherStrategy: "notify" });
 
-let isOn = false;
+let stopping = new AbortController();
 let tasks = 0;
 let startedAt = 0;
 let running: Promise<void> = Promise.resolve();
@@ -38,7 +38,7 @@ let running: Promise<void> = Promise.resolve();
 /** So many a second, in bursts, each waited for. */
 async function run(): Promise<void> {
   startedAt = performance.now();
-  while (isOn) {
+  while (!stopping.signal.aborted) {
     const due = ((performance.now() - startedAt) / 1000) * (changesPerSecond / CHANGES);
     const count = Math.max(0, Math.floor(due) - tasks);
     const handles = await Promise.all(
@@ -52,11 +52,11 @@ async function run(): Promise<void> {
 
 await listen(async (line) => {
   if (line === "begin") {
-    isOn = true;
+    stopping = new AbortController();
     running = run();
     return {};
   }
-  isOn = false;
+  stopping.abort();
   await running;
   return { changes: tasks * CHANGES, seconds: (performance.now() - startedAt) / 1000 };
 });

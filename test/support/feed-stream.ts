@@ -99,7 +99,7 @@ export class FeedStream {
 function parse(message: string): FeedMessage {
   const fields = new Map(
     message.split("\n").map((line) => {
-      const [, name = "", value = ""] = /^(\w+): (.*)$/.exec(line) ?? [];
+      const [, name = "", value = ""] = /^(\w+): ([^]*)$/.exec(line) ?? [];
       return [name, value];
     }),
   );

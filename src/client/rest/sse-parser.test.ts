@@ -2,10 +2,10 @@ import { expect, it } from "vitest";
 import { SseParser } from "./sse-parser.ts";
 
 const TEXT =
-  ': heartbeat\n\nid: a-1\nevent: task\ndata: {"n":1}\n\nevent:reset\r\ndata:x\r\ndata: y\r\n\r\n';
+  ': heartbeat\n\nid: a-1\nevent: task\ndata: {"n":1}\n\nevent:reset\r\ndata:x\u2028\r\ndata: y\r\n\r\n';
 const MESSAGES = [
   { id: "a-1", event: "task", data: '{"n":1}' },
-  { id: undefined, event: "reset", data: "x\ny" },
+  { id: undefined, event: "reset", data: "x\u2028\ny" },
 ];
 
 it("finds the messages of a stream, wherever it is cut", () => {

@@ -26,7 +26,7 @@ function parse(text: string): SseMessage | undefined {
   let event = "message";
   const data: string[] = [];
   for (const line of text.split(/\r?\n/)) {
-    const [, name, value = ""] = /^([^:]*)(?:: ?(.*))?$/.exec(line) ?? [];
+    const [, name, value = ""] = /^([^:]*)(?:: ?([^]*))?$/.exec(line) ?? [];
     if (name === "id") id = value;
     else if (name === "event") event = value;
     else if (name === "data") data.push(value);

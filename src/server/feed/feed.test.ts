@@ -70,7 +70,7 @@ describe("a row", () => {
     const reason = 'a\nb\r"c"\u2028 data: x';
     const text = row({ reason }).textAfter(2);
     expect(text.split("\n")).toHaveLength(5);
-    const [, data = ""] = /^data: (.*)$/m.exec(text) ?? [];
+    const [, data = ""] = /\ndata: ([^\n]*)/.exec(text) ?? [];
     expect((JSON.parse(data) as { reason: string }).reason).toBe(reason);
   });
 });

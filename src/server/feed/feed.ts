@@ -67,7 +67,7 @@ class Heartbeats implements Service {
   }
 
   #beat(): Promise<TurnResult> {
-    for (const client of [...this.#hub.clients]) {
+    for (const client of this.#hub.clients) {
       const deaf = client.askAwake() ? 0 : (this.#deaf.get(client) ?? 0) + 1;
       this.#deaf.set(client, deaf);
       if (deaf >= DEAF_BEATS) client.cut();

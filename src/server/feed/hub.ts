@@ -169,7 +169,7 @@ export class FeedHub {
   /** Ends all streams, and takes no more. */
   close(): void {
     this.#isClosed = true;
-    for (const client of [...this.#clients]) client.end();
+    for (const client of this.#clients) client.end();
   }
 
   #admit(client: FeedClient): void {

@@ -153,7 +153,8 @@ describe("a client is told", () => {
     await eventually(() => expect(admin.data("worker")[0]?.["status"]).toBe("active"));
     await eventually(() => expect(admin.data("ring").length).toBeGreaterThan(0));
     await pool.query(
-      "INSERT INTO tidemill.consumer_states (consumer_name, state, reason) VALUES ('c', 'paused', 'why')",
+      `INSERT INTO tidemill.consumer_states (consumer_name, state, reason)
+       VALUES ('c', 'paused', 'why')`,
     );
     await pool.query("DELETE FROM tidemill.consumer_states");
     await eventually(() => {
@@ -182,8 +183,8 @@ describe("a client is told", () => {
         "stopped",
       ]),
     );
-    for (const { events } of [reader, filtered]) {
-      expect(new Set([...events(), "task"])).toEqual(new Set(["ready", "task"]));
+    for (const one of [reader, filtered]) {
+      expect(new Set([...one.events(), "task"])).toEqual(new Set(["ready", "task"]));
     }
   });
 

@@ -18,7 +18,8 @@ const count = async ({ database }: FeedScene): Promise<number> => {
 /** As if so many seconds had passed for whoever asks whether somebody listens. */
 const pass = async ({ database }: FeedScene, seconds: number): Promise<void> => {
   await database.pool.query(
-    "SELECT setval('tidemill.feed_listening', last_value - $1::bigint) FROM tidemill.feed_listening",
+    `SELECT setval('tidemill.feed_listening', last_value - $1::bigint)
+       FROM tidemill.feed_listening`,
     [seconds * 1_000],
   );
 };

@@ -5,6 +5,7 @@ import {
   completed,
   failed,
   nack,
+  type Outcome,
   queue,
   type TaskContext,
   type Tidemill,
@@ -30,7 +31,7 @@ async function act(
   step: string | undefined,
   context: TaskContext,
   mill: Tidemill,
-): Promise<unknown> {
+): Promise<Outcome | undefined> {
   if (step === "throw") throw new Error("it failed");
   if (step === "refuse") return failed("not this", { retry: false });
   if (step === "nack") return nack(0, "not now");
@@ -90,7 +91,7 @@ const RUN = ["pending", "running", "completed"];
 const enqueue = async (script: Script, options = {}): Promise<string> =>
   (await scene.mill.enqueue(ACTS, script, options)).id;
 
-/** Each makes one task, does what it is named for, and gives the id and the states it went through. */
+/** Each makes one task, does what it is named for, and gives its id and the states it had. */
 const PATHS: readonly (readonly [string, (watched: Watched) => Promise<[string, string[]]>])[] = [
   ["an enqueue", async () => [await enqueue([]), RUN]],
   ["an enqueue with a key", async () => [await enqueue([], { partitionKey: "k" }), RUN]],

@@ -17,7 +17,7 @@ export interface Era {
   readonly floor: bigint;
 }
 
-/** Changes are written for so long from now. Says what the caller has proven, and hears of others. */
+/** Changes are written for so long from now. Says what was proven here, and hears of others. */
 export async function listen(
   db: Queryable,
   seconds: number,
