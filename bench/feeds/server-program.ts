@@ -39,7 +39,9 @@ let running: Promise<void> = Promise.resolve();
 async function run(): Promise<void> {
   startedAt = performance.now();
   while (!stopping.signal.aborted) {
-    const due = ((performance.now() - startedAt) / 1000) * (changesPerSecond / CHANGES);
+    // Up to the next burst, or the last one of a short window would be missing.
+    const seconds = (performance.now() - startedAt) / 1000 + 1 / BURSTS_PER_SECOND;
+    const due = seconds * (changesPerSecond / CHANGES);
     const count = Math.max(0, Math.floor(due) - tasks);
     const handles = await Promise.all(
       Array.from({ length: count }, (_, n) => mill.enqueue(watched, n)),

@@ -348,6 +348,7 @@ BEGIN
         CONTINUE WHEN NOT one.is_worker;
         EXECUTE format('GRANT SELECT, DELETE ON {schema}.feed_changes TO %s', one.role);
         EXECUTE format('GRANT SELECT, UPDATE ON {schema}.feed_era TO %s', one.role);
+        EXECUTE format('GRANT SELECT ON SEQUENCE {schema}.feed_changes_position_seq TO %s', one.role);
     END LOOP;
 END
 $$;

@@ -28,7 +28,7 @@ const LISTEN_EVERY_MS = 5_000;
 const ANSWER_MS = 10_000;
 const IDLE_MS = 60_000;
 /** Between looks: while something comes, and the longest while nothing does. */
-const LOOK_MS = 20;
+const LOOK_MS = 100;
 const QUIET_LOOK_MS_MAX = 250;
 /** While a transaction is waited for. */
 const HELD_LOOK_MS = 10;

@@ -1,6 +1,8 @@
+import { randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
 import { ApiKeyAdmin } from "../../../src/server/index.ts";
+import { testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FeedStream } from "../../support/feed-stream.ts";
 import { startServerProcess } from "../../support/server-processes.ts";
@@ -138,5 +140,22 @@ describe("a stream", () => {
     const { id } = await scene.mill.enqueue(WORK, 1);
     await eventually(() => expect(third.states(id)).toEqual(["pending"]));
     expect([...first.states(id), ...second.states(id)]).toEqual([]);
+  });
+});
+
+describe("a login that does not own the tables", () => {
+  it("may listen when it may change the era, and not otherwise", async () => {
+    const { pool } = await testDatabase();
+    const role = `feeder_${randomBytes(4).toString("hex")}`;
+    await pool.query(`CREATE ROLE ${role}; GRANT USAGE ON SCHEMA tidemill TO ${role}`);
+    const session = await pool.connect();
+    const listen = async (): Promise<unknown> =>
+      (await session.query("SELECT era FROM tidemill.feed_listen(30, NULL, NULL)")).rowCount;
+    await session.query(`SET SESSION AUTHORIZATION ${role}`);
+    await expect(listen()).rejects.toThrow(`role "${role}" may not listen to the feed`);
+    await pool.query(`GRANT UPDATE ON tidemill.feed_era TO ${role}`);
+    expect(await listen()).toBe(1);
+    session.release(true);
+    await pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
   });
 });
