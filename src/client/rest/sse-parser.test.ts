@@ -1,8 +1,10 @@
 import { expect, it } from "vitest";
 import { SseParser } from "./sse-parser.ts";
 
-const TEXT =
-  ': heartbeat\n\nid: a-1\nevent: task\ndata: {"n":1}\n\nevent:reset\r\ndata:x\u2028\r\ndata: y\r\n\r\n';
+const TEXT = [
+  ': heartbeat\n\nid: a-1\nevent: task\ndata: {"n":1}\n\n',
+  "event:reset\r\ndata:x\u2028\r\ndata: y\r\n\r\n",
+].join("");
 const MESSAGES = [
   { id: "a-1", event: "task", data: '{"n":1}' },
   { id: undefined, event: "reset", data: "x\u2028\ny" },

@@ -105,9 +105,9 @@ describe("who begins to listen", () => {
     const ids: string[] = [];
     const handled = WORK.handle(() => completed());
     await fresh.mill.startWorker({ ...BRISK, handlers: [handled], concurrency: 50 });
-    let isOver = false;
+    const over = new AbortController();
     const load = (async () => {
-      while (!isOver) {
+      while (!over.signal.aborted) {
         // Until the test has seen enough.
         const many = range(40).map((payload) => ({ payload }));
         const [one, bulk] = await Promise.all([
@@ -121,7 +121,7 @@ describe("who begins to listen", () => {
     const feed = await fresh.listen();
     const from = ids.length;
     await eventually(() => expect(ids.length).toBeGreaterThan(from + 1_500));
-    isOver = true;
+    over.abort();
     await load;
     // What was enqueued by calls that began after it was ready is complete from its first change.
     const later = ids.slice(from + 200);
