@@ -481,6 +481,7 @@ describe("documents", () => {
     ["KafkaOptions", "src/kafka/connect-options.ts", "docs/reference/kafka.md"],
     ["KafkaIngestOptions", "src/kafka/ingest-options.ts", "docs/reference/kafka.md"],
     ["PublishEventsOptions", "src/kafka/publish-events.ts", "docs/reference/kafka.md"],
+    ["FeedOptions", "src/client/rest/rest-feed.ts", "docs/reference/feed.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
     expect(options.length).toBeGreaterThan(2);

@@ -76,6 +76,7 @@ export type {
   RestStream,
   WaitFor,
 } from "./rest/rest-events.ts";
+export type { FeedEvent, FeedOptions, FeedState, FeedTask } from "./rest/rest-feed.ts";
 export type {
   FailureRecord,
   QueueLike,

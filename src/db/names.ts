@@ -106,6 +106,8 @@ const OWN_TABLES = [
   "crash_marker",
   "dead_letters",
   "event_keys",
+  "feed_changes",
+  "feed_era",
   "frontier_fence",
   "gap_evidence",
   "kafka_dead_messages",

@@ -10,6 +10,7 @@ import type { Tidemill } from "../worker/tidemill.ts";
 import type { Worker } from "../worker/worker.ts";
 import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
+import { Feed } from "./feed/feed.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
 import { reflectionRoutes } from "./grpc/reflection.ts";
@@ -66,6 +67,7 @@ export class TidemillServer implements AsyncDisposable {
   readonly #line: CreateLine;
   readonly #desk: Desk;
   readonly #acts: RemoteActs;
+  readonly #feed: Feed;
   readonly #listeners = new Map<ListenerName, GrpcListener | ServerHttp>();
   #worker: Worker | undefined;
   /** Makes the calls of tasks. */
@@ -106,6 +108,7 @@ export class TidemillServer implements AsyncDisposable {
       logger,
     });
     this.#acts = new RemoteActs(this.#desk, systemClock);
+    this.#feed = new Feed(db, { clock: systemClock, logger });
     this.#listen("producer", this.#options.producer, () => this.#producers());
     this.#listen("worker", this.#options.worker, () => this.#workers());
   }
@@ -136,6 +139,7 @@ export class TidemillServer implements AsyncDisposable {
       ...this.#auth.services,
       this.#quotas,
       this.#line,
+      ...(this.#options.http === undefined ? [] : this.#feed.services),
       ...listeners,
     ]);
     const onFailure = (): void => void this.stop().catch(() => {}); // Reported by finished.
@@ -156,7 +160,10 @@ export class TidemillServer implements AsyncDisposable {
     const { leaseSeconds } = this.#options;
     const claims = { desk: this.#desk, acts: this.#acts, clock: systemClock, leaseSeconds };
     const desk = new HttpClaims(claims);
-    const parts = { mill: this.#mill, auth: this.#auth, desk, tls, drainSeconds, logger };
+    const feed = this.#feed;
+    const tokenCheckMs = this.#options.tokenCheckSeconds * 1000;
+    const served = { mill: this.#mill, auth: this.#auth, desk, feed, tokenCheckMs };
+    const parts = { ...served, tls, drainSeconds, logger };
     const sources: MetricsSource[] = [
       this.#mill.metrics,
       this.#mill.taskMetrics,
@@ -175,7 +182,7 @@ export class TidemillServer implements AsyncDisposable {
       const api = apiOf(this.#tenants, { ...parts, httpLimits });
       const isOpen = this.#options.auth.insecureNoAuth !== undefined;
       const fetch = isOpen ? localOnly(api.fetch, logger) : api.fetch;
-      sources.push(api.metrics);
+      sources.push(api.metrics, this.#feed.metrics);
       this.#listeners.set("http", new ServerHttp("http", http, { ...parts, ...api, fetch }));
     }
     if (metrics === undefined) return;

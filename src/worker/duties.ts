@@ -5,6 +5,7 @@ import type { Database } from "../db/database.ts";
 import { forgetDeliveries } from "../delivery/sql/deliveries.ts";
 import { createEventPartitions } from "../events/sql/preconditions.ts";
 import { moveBuckets } from "../tasks/bucket-moves.ts";
+import { forgetChanges } from "../tasks/sql/feed.ts";
 import { dropHistory, makeHistoryPartitions, sumTally } from "../tasks/sql/housekeeping.ts";
 import { removeExpiredIdempotencyKeys } from "../tasks/sql/idempotency.ts";
 import { freeLostLimits } from "../tasks/sql/limits.ts";
@@ -21,6 +22,10 @@ const TALLY_MS = 10_000;
 const LIMITS_MS = 10_000;
 const KEYS_PER_RUN = 10_000;
 const DELIVERIES_PER_RUN = 10_000;
+const FEED_MS = 10_000;
+const FEED_SECONDS = 600;
+const CHANGES_PER_STATEMENT = 5_000;
+const FEED_STATEMENTS_MAX = 20;
 
 /** What the leader does for all besides assigning: small, idempotent, each in its own time. */
 export function leaderDuties(
@@ -96,5 +101,14 @@ function taskDuties(
         await forgetDeliveries(db, historyDays, DELIVERIES_PER_RUN);
       },
     },
+    { name: "feed", everyMs: FEED_MS, run: () => forgetFeed(db) },
   ];
+}
+
+/** Piece by piece: each is a short transaction, and all of them keep up with what is written. */
+export async function forgetFeed(db: Database, seconds = FEED_SECONDS): Promise<void> {
+  for (let count = 0; count < FEED_STATEMENTS_MAX; count += 1) {
+    const gone = await forgetChanges(db, seconds, CHANGES_PER_STATEMENT);
+    if (gone < CHANGES_PER_STATEMENT) return;
+  }
 }

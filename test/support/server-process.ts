@@ -12,9 +12,13 @@ const spec = JSON.parse(process.argv[2] ?? "{}") as ServerProcessSpec;
 const mill = await Tidemill.connect(spec.url);
 const server = new TidemillServer(mill, spec.options);
 await server.start();
+const { producer, worker, http } = spec.options;
+const portOf = (name: "producer" | "worker" | "http", at: unknown): number =>
+  at === false ? 0 : server.address(name).port;
 const ports = {
-  producer: server.address("producer").port,
-  worker: server.address("worker").port,
+  producer: portOf("producer", producer),
+  worker: portOf("worker", worker),
+  http: portOf("http", http),
 };
 process.stdout.write(`${JSON.stringify({ event: "listening", ports })}\n`);
 

@@ -9,6 +9,7 @@ import type { ServerProcessSpec } from "./server-process.ts";
 export interface ServerProcess {
   readonly producer: string;
   readonly worker: string;
+  readonly http: string;
   /** Ends it without a word. */
   kill(): Promise<void>;
   /** Lets it drain and go. */
@@ -43,10 +44,11 @@ export async function startServerProcess(
   died.catch(() => {}); // Only matters before it listens.
   const said = once(createInterface({ input: child.stdout }), "line") as Promise<[string]>;
   const [line] = await Promise.race([said, died]);
-  const { ports } = JSON.parse(line) as { ports: { producer: number; worker: number } };
+  const { ports } = JSON.parse(line) as { ports: Record<"producer" | "worker" | "http", number> };
   return {
     producer: `127.0.0.1:${ports.producer}`,
     worker: `127.0.0.1:${ports.worker}`,
+    http: `http://127.0.0.1:${ports.http}`,
     kill,
     stop: async () => {
       child.stdin.write("stop\n");

@@ -105,8 +105,30 @@ export class HttpCaller {
     }
   }
 
+  /** An answer that has no end, once, until the signal of the call aborts. */
+  async open(call: RestCall): Promise<ReadableStream<Uint8Array>> {
+    const { signal = NEVER } = call;
+    let response: Response;
+    try {
+      response = await this.#fetch(this.#base + call.path + queryOf(call.query), {
+        headers: headersOf(call, await this.#tokenNow()),
+        signal,
+        redirect: "error", // The token is for this server only.
+      });
+    } catch (error) {
+      if (signal.aborted) throw error;
+      throw unreached(error, undefined).error ?? error;
+    }
+    if (response.ok && response.body !== null) return response.body;
+    throw (await toAttempted(response)).error ?? unexplained();
+  }
+
+  async #tokenNow(): Promise<string> {
+    return typeof this.#token === "string" ? this.#token : await this.#token();
+  }
+
   async #attempt(call: RestCall, method: string): Promise<Attempted> {
-    const token = typeof this.#token === "string" ? this.#token : await this.#token();
+    const token = await this.#tokenNow();
     const timeoutMs = this.#timeoutMs + (call.waitSeconds ?? 0) * 1000;
     const own = new AbortController();
     const cancel = this.#clock.after(timeoutMs, () => own.abort());
@@ -157,9 +179,9 @@ function queryOf(query: RestCall["query"] = {}): string {
 function headersOf({ headers = {}, body }: RestCall, token: string): Record<string, string> {
   const given = Object.entries(headers).filter(([, value]) => value !== undefined);
   return {
+    accept: "application/json",
     ...(Object.fromEntries(given) as Record<string, string>),
     authorization: `Bearer ${token}`,
-    accept: "application/json",
     ...(body === undefined ? {} : { "content-type": "application/json" }),
   };
 }

@@ -1,6 +1,7 @@
 import { HttpCaller, type RestAnswer, type RestCall, type RestOptions } from "./http-call.ts";
 import { RestDeadLetters, RestQueues } from "./rest-admin.ts";
 import { RestEvents } from "./rest-events.ts";
+import { type FeedEvent, type FeedOptions, readFeed } from "./rest-feed.ts";
 import { RestTasks } from "./rest-tasks.ts";
 
 /**
@@ -20,6 +21,11 @@ export class RestClient {
     this.events = new RestEvents(this.#http);
     this.queues = new RestQueues(this.#http);
     this.deadLetters = new RestDeadLetters(this.#http);
+  }
+
+  /** What becomes of tasks, as it happens; goes on by itself when the connection breaks. */
+  feed(options: FeedOptions = {}): AsyncGenerator<FeedEvent, void, undefined> {
+    return readFeed(this.#http, options);
   }
 
   /** Any other call of the interface, with the same token, retries and errors. */

@@ -37,9 +37,10 @@ export async function answer(
   return response;
 }
 
-function toResponse({ status, body, headers = {} }: Answer, requestId: string): Response {
+function toResponse(answered: Answer, requestId: string): Response {
+  const { status, body, stream = null, headers = {} } = answered;
   if (body === undefined) {
-    return new Response(null, { status, headers: { ...headers, "x-request-id": requestId } });
+    return new Response(stream, { status, headers: { ...headers, "x-request-id": requestId } });
   }
   return new Response(writeJson(body), {
     status,

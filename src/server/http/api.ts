@@ -4,6 +4,7 @@ import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Tenants } from "../../worker/tenants.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
+import type { Feed } from "../feed/feed.ts";
 import { type AnsweringContext, answer, refuse } from "./answering.ts";
 import type { ClaimDesk } from "./claim-desk.ts";
 import { codeqAdminEndpoints } from "./codeq/admin.ts";
@@ -23,6 +24,7 @@ import { clusterEndpoints } from "./routes/cluster.ts";
 import { consumerEndpoints } from "./routes/consumers.ts";
 import { deadLetterEndpoints } from "./routes/dead-letters.ts";
 import { eventEndpoints } from "./routes/events.ts";
+import { feedEndpoints } from "./routes/feed.ts";
 import { queueEndpoints } from "./routes/queues.ts";
 import { quotaEndpoints } from "./routes/quotas.ts";
 import { scheduleEndpoints } from "./routes/schedules.ts";
@@ -38,6 +40,10 @@ export interface HttpApiContext {
   readonly authenticator: Authenticator;
   /** Without one, tasks cannot be claimed here. */
   readonly desk?: ClaimDesk;
+  /** Without one, there is no feed here. */
+  readonly feed?: Feed;
+  /** How often the token of a feed is looked at again. Defaults to 5,000. */
+  readonly tokenCheckMs?: number;
   /** Other endpoints to be served in the same way. Defaults to none. */
   readonly endpoints?: readonly Endpoint[];
   /** Defaults to silence. */
@@ -112,8 +118,9 @@ export function createHttpApi(context: HttpApiContext, limits: HttpLimits = {}):
 }
 
 function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endpoint[] {
-  const { mill, tenants, desk, endpoints = [] } = context;
+  const { mill, tenants, desk, feed, tokenCheckMs, endpoints = [] } = context;
   const { limits, waits } = answering;
+  const recheck = tokenCheckMs === undefined ? {} : { recheckMs: tokenCheckMs };
   const codeq = { mill, tenants, limits, waits };
   return [
     ...taskEndpoints(limits, waits),
@@ -126,6 +133,7 @@ function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endp
     ...consumerEndpoints(mill),
     ...clusterEndpoints(mill),
     ...quotaEndpoints(mill),
+    ...(feed === undefined ? [] : feedEndpoints(feed, { ...answering, ...recheck })),
     ...endpoints,
     ...codeqTaskEndpoints(codeq),
     ...codeqAdminEndpoints(codeq),

@@ -75,7 +75,9 @@ function toRoute(endpoint: Endpoint): Route {
     status,
     {
       description: note.description,
-      ...(note.schema === undefined ? {} : { content: { "application/json": note } }),
+      ...(note.schema === undefined
+        ? {}
+        : { content: { [note.type ?? "application/json"]: { schema: note.schema } } }),
     },
   ]);
   const refusal =

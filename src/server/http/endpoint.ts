@@ -20,12 +20,16 @@ export interface Answer {
   readonly status: number;
   /** Written as JSON. Undefined for none. */
   readonly body?: unknown;
+  /** Sent as it comes, instead of a body. */
+  readonly stream?: ReadableStream<Uint8Array>;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 export interface AnswerNote {
   readonly description: string;
   readonly schema?: z.ZodType;
+  /** Defaults to application/json. */
+  readonly type?: string;
 }
 
 export type Method = "get" | "post" | "put" | "delete";

@@ -18,6 +18,10 @@ export interface HttpLimits {
   readonly waitForSecondsMax?: number;
   /** Calls that wait at the same time; more are refused. Defaults to 1,000. */
   readonly waitsMax?: number;
+  /** Clients that read the feed at the same time; more are refused. Defaults to 1,000. */
+  readonly feedClientsMax?: number;
+  /** The same of one tenant. Defaults to 600. */
+  readonly feedClientsPerTenantMax?: number;
 }
 
 export type ResolvedHttpLimits = Readonly<Required<HttpLimits>>;
@@ -31,6 +35,8 @@ const DEFAULTS: ResolvedHttpLimits = {
   waitSecondsMax: 60,
   waitForSecondsMax: 10,
   waitsMax: 1_000,
+  feedClientsMax: 1_000,
+  feedClientsPerTenantMax: 600,
 };
 
 export function resolveHttpLimits(given: HttpLimits): ResolvedHttpLimits {
@@ -45,5 +51,8 @@ export function resolveHttpLimits(given: HttpLimits): ResolvedHttpLimits {
   requireNumber("waitSecondsMax", limits.waitSecondsMax, { ...whole, max: 600 });
   requireNumber("waitForSecondsMax", limits.waitForSecondsMax, { ...whole, max: 600 });
   requireNumber("waitsMax", limits.waitsMax, { ...whole, max: 100_000 });
+  const clients = { ...whole, max: 100_000 };
+  requireNumber("feedClientsMax", limits.feedClientsMax, clients);
+  requireNumber("feedClientsPerTenantMax", limits.feedClientsPerTenantMax, clients);
   return Object.freeze(limits);
 }

@@ -3,6 +3,7 @@ import type { Service } from "../../base/supervisor.ts";
 import type { Tenants } from "../../worker/tenants.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import type { Auth } from "../auth/create.ts";
+import type { Feed } from "../feed/feed.ts";
 import type { TlsOptions } from "../grpc/tls.ts";
 import type { ResolvedListen } from "../options.ts";
 import { createHttpApi, type HttpApi } from "./api.ts";
@@ -20,18 +21,24 @@ export interface ApiParts {
   readonly mill: Tidemill;
   readonly auth: Auth;
   readonly desk: ClaimDesk & { drain(): void };
+  readonly feed: Feed;
+  readonly tokenCheckMs: number;
   readonly logger: Logger;
   readonly httpLimits: HttpLimits;
 }
 
 /** What a server answers by HTTP, in its name. */
-export function apiOf(tenants: Tenants, parts: ApiParts): HttpApi {
-  const { mill, auth, desk, logger, httpLimits } = parts;
+export function apiOf(tenants: Tenants, { auth, httpLimits, ...parts }: ApiParts): HttpApi {
   const { authenticator } = auth;
-  const api = createHttpApi({ mill, tenants, authenticator, desk, logger }, httpLimits);
+  const { mill, desk, feed, tokenCheckMs, logger } = parts;
+  const api = createHttpApi(
+    { mill, tenants, authenticator, desk, feed, tokenCheckMs, logger },
+    httpLimits,
+  );
   const drain = (): void => {
     api.drain();
     desk.drain();
+    feed.drain();
   };
   return { ...api, drain };
 }

@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { tell } from "./feed.ts";
 import { HISTORY_COLUMNS } from "./finish.ts";
 import type { TaskScope } from "./inspect.ts";
 
@@ -17,7 +18,7 @@ const CANCEL_WAITING = statement(
    ), tally AS (
      INSERT INTO {schema}.task_tally (queue, priority, amount)
      SELECT queue, priority, -1 FROM done
-   )
+   ),${tell({ rows: "done", state: "'cancelled'", reason: "$2::text" })}
    SELECT id FROM done`,
 );
 
@@ -55,7 +56,7 @@ export async function cancelRunning(
 const HURRY = statement(
   "task_hurry",
   `WITH waiting AS MATERIALIZED (
-     SELECT id, partition_key
+     SELECT id, tenant, queue, attempt, state
        FROM {schema}.tasks
       WHERE id = $1
         AND tenant = COALESCE($2, tenant)
@@ -66,7 +67,11 @@ const HURRY = statement(
         SET until = NOW()
       WHERE task_id = (SELECT id FROM waiting)
         AND why = 'retry'
-   )
+   ),${tell({
+     rows: "(SELECT * FROM waiting WHERE state = 'scheduled') AS hurried",
+     state: "'pending'",
+     reason: "'hurried'",
+   })}
    UPDATE {schema}.tasks AS task
       SET state = 'pending',
           run_at = LEAST(task.run_at, NOW()),
@@ -140,7 +145,7 @@ const REDRIVE = statement(
    ), holds AS (
      DELETE FROM {schema}.key_holds
       WHERE why = 'parked' AND task_id IN (SELECT id FROM done)
-   )
+   ),${tell({ rows: "done", state: "'pending'", attempt: "0", reason: "'redriven'" })}
    SELECT id::text AS id FROM done`,
 );
 
@@ -186,11 +191,11 @@ const PURGE = statement(
      DELETE FROM {schema}.dead_letters AS dead
       USING picked
       WHERE dead.id = picked.id
-     RETURNING dead.id
+     RETURNING dead.id, dead.tenant, dead.queue, dead.attempt
    ), holds AS (
      DELETE FROM {schema}.key_holds
       WHERE why = 'parked' AND task_id IN (SELECT id FROM done)
-   )
+   ),${tell({ rows: "done", state: "'purged'" })}
    SELECT id::text AS id FROM done`,
 );
 
@@ -264,7 +269,7 @@ const REVIVE = statement(
    ), tally AS (
      INSERT INTO {schema}.task_tally (queue, priority, amount)
      SELECT queue, priority, 1 FROM done
-   )
+   ),${tell({ rows: "done", state: "'pending'", attempt: "0", reason: "'retried'" })}
    SELECT id FROM done`,
 );
 
@@ -290,8 +295,8 @@ const FORGET_ENDED = statement(
       WHERE old.id = picked.id
         AND old.finished_at = picked.finished_at
         AND ($3::text IS NULL OR old.tenant = $3)
-     RETURNING old.id
-   )
+     RETURNING old.id, old.tenant, old.queue, old.attempt
+   ),${tell({ rows: "done", state: "'purged'" })}
    SELECT (SELECT count(*)::int FROM done) AS deleted, at AS edge FROM edge`,
 );
 

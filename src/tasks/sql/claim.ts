@@ -2,6 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
 import { MARKER } from "./crash-marker.ts";
 import { SEPARATOR } from "./enqueue.ts";
+import { tell } from "./feed.ts";
 import { packOrder, packsBehind } from "./pack-lane.ts";
 
 // By the clock, not by NOW(): a transaction that began before a task was due may see the task that
@@ -68,8 +69,8 @@ export const takePicked = (rows: string, keyLanes: string, hasPassed: string): s
    ), claimed AS (
      UPDATE {schema}.tasks AS task ${CLAIM_SET}
       WHERE ${rows}
-     RETURNING ${PACKED} AS packed
-   )
+     RETURNING ${PACKED} AS packed, task.id, task.tenant, task.queue, task.attempt
+   ),${tell({ rows: "claimed", state: "'running'", worker: "$2::uuid" })}
    SELECT string_agg(packed, chr(30)) AS rows,
           (SELECT cardinality(picked.ids) FROM picked) AS picked,
           ${hasPassed} AS has_passed,
@@ -364,10 +365,10 @@ const UNDO = statement(
             claim_id = NULL, leased_by = NULL, claimed_at = NULL, lease_until = NULL
        FROM taken
       WHERE task.id = taken.id
-     RETURNING task.id
+     RETURNING task.id, task.tenant, task.queue, task.attempt
    ), ledger AS (
      DELETE FROM {schema}.task_claims WHERE claim_id = $1
-   )
+   ),${tell({ rows: "undone", state: "'pending'", reason: "'the claim was taken back'" })}
    SELECT count(*)::int AS count FROM undone`,
 );
 

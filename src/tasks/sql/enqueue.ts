@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { tell } from "./feed.ts";
 
 /**
  * Separates the rows of a column in one text parameter. JSON never holds it raw, keys that hold it
@@ -60,13 +61,13 @@ const INSERT = statement(
                             $3::text::smallint[], $4::text::int[], $6::text::bigint[])
                 AS row(payload, partition_key, bucket, shape, id)
        ) AS numbered
-     RETURNING id
+     RETURNING id, tenant, queue, state
    ), tally AS (
      INSERT INTO {schema}.task_tally (queue, priority, amount)
      SELECT queue, priority, sum(count)
        FROM jsonb_to_recordset($5::text::jsonb) AS one(queue text, priority smallint, count int)
       GROUP BY queue, priority
-   )
+   ),${tell({ rows: "inserted", state: "state", attempt: "0" }, "id / 1000")}
    SELECT string_agg(id::text, ',') AS ids FROM inserted`,
 );
 

@@ -1,6 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { SEPARATOR } from "./enqueue.ts";
+import { tell } from "./feed.ts";
 
 export const HISTORY_COLUMNS = `
             id, created_at, run_at, claimed_at, claim_id, leased_by, lease_generation, attempt,
@@ -34,7 +35,7 @@ const COMPLETE = statement(
    ), tally AS (${TALLY}
    ), ledger AS (
      DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($6::uuid[])
-   )
+   ),${tell({ rows: "done", state: "'completed'", worker: "leased_by" })}
    SELECT CASE WHEN count(*) = $7::int THEN NULL
                ELSE (SELECT COALESCE(string_agg(id::text, ','), '') FROM done) END AS accepted
      FROM done`,
@@ -248,7 +249,13 @@ const PUT_BACK = statement(
       ORDER BY done.lane, done.tenant, done.partition_key, done.claim_order
          ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
         SET until = excluded.until, task_id = excluded.task_id, reason = excluded.reason
-   )${answer("done", NOT_CANCELLED)}`,
+   ),${tell({
+     rows: "done",
+     state: "CASE WHEN partition_key IS NULL AND delay > 0 THEN 'scheduled' ELSE 'pending' END",
+     attempt: "CASE WHEN refund THEN attempt - 1 ELSE attempt END",
+     worker: "leased_by",
+     reason: "COALESCE(reason, outcome)",
+   })}${answer("done", NOT_CANCELLED)}`,
 );
 
 export async function putBackTasks(db: Queryable, tasks: readonly PutBack[]): Promise<Ended> {
@@ -275,7 +282,12 @@ const END = statement(
      SELECT end_state, COALESCE(reason, cancel_reason), ${HISTORY_COLUMNS} FROM done
    ), failures AS (${FAILURES}
    ), tally AS (${TALLY}
-   )${answer("free")}`,
+   ),${tell({
+     rows: "done",
+     state: "end_state",
+     worker: "leased_by",
+     reason: "COALESCE(reason, cancel_reason)",
+   })}${answer("free")}`,
 );
 
 /** Moves tasks to history that will not be tried again. */
@@ -321,7 +333,10 @@ const BURY = statement(
       ORDER BY lane, tenant, partition_key, claim_order
          ON CONFLICT (key_space_id, tenant, partition_key, why) DO UPDATE
         SET task_id = excluded.task_id, reason = excluded.reason
-   )${answer("free", NOT_CANCELLED)}`,
+   ),${tell({ rows: "done", state: "'dead'", worker: "leased_by", reason: "reason" })}${answer(
+     "free",
+     NOT_CANCELLED,
+   )}`,
 );
 
 export async function buryTasks(db: Queryable, tasks: readonly Burial[]): Promise<Ended> {

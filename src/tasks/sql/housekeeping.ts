@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { tell } from "./feed.ts";
 
 // Two statements: the second is asked whenever somebody enqueues. What ended since the oldest open
 // snapshot is still in these indexes and is passed over, and of claims that are thousands a minute.
@@ -51,8 +52,8 @@ const PROMOTE = statement(
        FROM numbered
       WHERE task.id = numbered.id
         AND task.claim_order IS NULL
-     RETURNING task.id
-   )
+     RETURNING task.id, task.tenant, task.queue, task.attempt
+   ),${tell({ rows: "promoted", state: "'pending'" })}
    SELECT count(*)::int AS count FROM promoted`,
 );
 

@@ -2,6 +2,7 @@ import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { LOSABLE } from "./claim.ts";
 import { isSameServer } from "./crash-marker.ts";
+import { tellOfPacks } from "./feed.ts";
 import { packOrder, packsBehind } from "./pack-lane.ts";
 import {
   type ClaimedPacks,
@@ -215,7 +216,7 @@ const CLAIM = statement(
             ARRAY(SELECT unnest(ids) FROM claimed), picked.ids, $11::text::int[]
        FROM picked
       WHERE picked.ids IS NOT NULL
-   )
+   ),${tellOfPacks({ rows: "claimed", state: "'running'", worker: "leased_by" })}
    SELECT string_agg(concat(${PACK_FIELDS}, chr(31), keys, chr(31),
                             array_to_string(buckets, ','), chr(31), queue, chr(31), tenant,
                             chr(31), priority), chr(29)) AS packs,

@@ -3,6 +3,7 @@ import { type Statement, statement } from "../../db/statement.ts";
 import { bucketSet } from "./bucket-owners.ts";
 import { FIELD, type LaneRequest, linesWanted } from "./claim.ts";
 import { SEPARATOR, type TaskShape } from "./enqueue.ts";
+import { tellOfPacks } from "./feed.ts";
 import { packOrder, packsBehind } from "./pack-lane.ts";
 
 /** Between packs in one text; JSON never holds it raw. */
@@ -24,11 +25,11 @@ const insert = (name: string, columns: string, values: string, given: string): S
                FROM unnest(string_to_array($1::text, chr(29)), $2::text::int[]${given})
                     AS pack(payloads, count${columns})
              OFFSET 0) AS numbered
-     RETURNING ids
+     RETURNING ids, id, last_id, tenant, queue
    ), tally AS (
      INSERT INTO {schema}.task_tally (queue, priority, amount)
      SELECT $4, $7::smallint, sum(count) FROM unnest($2::text::int[]) AS one(count)
-   )
+   ),${tellOfPacks({ rows: "inserted", state: "'pending'", attempt: "0" })}
    SELECT string_agg(array_to_string(ids, ','), ',') AS ids FROM inserted`,
   );
 
@@ -119,7 +120,7 @@ const CLAIM = statement(
             ARRAY(SELECT unnest(ids) FROM claimed), picked.ids
        FROM picked
       WHERE picked.ids IS NOT NULL
-   )
+   ),${tellOfPacks({ rows: "claimed", state: "'running'", worker: "leased_by" })}
    SELECT string_agg(
             concat(${PACK_FIELDS}),
             chr(29)) AS packs,
@@ -291,7 +292,7 @@ const COMPLETE = statement(
      SELECT queue, priority, -sum(cardinality(ids)) FROM done GROUP BY queue, priority
    ), ledger AS (
      DELETE FROM {schema}.task_claims WHERE claim_id = ANY ($4::uuid[])
-   )${ANSWER}`,
+   ),${tellOfPacks({ rows: "done", state: "'completed'", worker: "leased_by" })}${ANSWER}`,
 );
 
 /** `results` are JSON, or "" for none, in the order of the pack's tasks; none at all when empty. */

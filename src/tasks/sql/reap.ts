@@ -1,5 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import { tell } from "./feed.ts";
 
 const DUE = statement(
   "claims_due",
@@ -97,7 +98,12 @@ const PROBATION = statement(
    ), failures AS (
      INSERT INTO {schema}.task_failures (task_id, attempt, outcome, reason, worker_id)
      SELECT id, attempt, 'lost', 'its worker stopped renewing the lease', leased_by FROM lost
-   )
+   ),${tell({
+     rows: "lost",
+     state: "'pending'",
+     worker: "leased_by",
+     reason: "'its worker stopped renewing the lease'",
+   })}
    INSERT INTO {schema}.key_holds AS hold
           (key_space_id, tenant, partition_key, lane, why, until, task_id, reason)
    SELECT DISTINCT ON (lane, tenant, partition_key)

@@ -48,4 +48,5 @@ export const otherStatements: SimStatements = {
   history_drop: nothing,
   idempotency_expire: nothing,
   deliveries_forget: nothing,
+  feed_forget: nothing,
 };

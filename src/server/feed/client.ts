@@ -1,0 +1,187 @@
+import { writeEvent } from "./event.ts";
+import type { FeedRow } from "./feed-row.ts";
+import { type FeedFilter, textFor } from "./filter.ts";
+import { Outbox } from "./outbox.ts";
+import { type Place, writePlace } from "./place.ts";
+
+export interface ClientOptions {
+  readonly filter: FeedFilter;
+  /** Where it wants to go on; undefined for what happens from now on. */
+  readonly after: Place | undefined;
+  readonly charsMax: number;
+  /** Fetches more of what it has missed, or finds that it has missed nothing. */
+  readonly catchUp: (client: FeedClient) => Promise<void>;
+  readonly onLagged: (missed: number) => void;
+  readonly onEnd: (client: FeedClient) => void;
+}
+
+/** Of one piece that is given to the network. */
+const PIECE_CHARS = 64 * 1024;
+
+/**
+ * One reader of the feed, and its stream of messages.
+ *
+ * - waiting: the feed is not complete yet, or has not come to where the client was elsewhere
+ * - behind: it reads what it has missed, page by page, as fast as it takes them
+ * - live: it gets what everybody gets
+ *
+ * From any of them it goes back to waiting when the feed was interrupted. A live one that does not
+ * take what it gets loses what has no room, and is told so; nobody waits for it.
+ */
+export class FeedClient {
+  readonly filter: FeedFilter;
+  readonly stream: ReadableStream<Uint8Array>;
+  phase: "waiting" | "behind" | "live" = "waiting";
+  /** Of one that is behind: everything up to it was told. */
+  cursor = 0n;
+  after: Place | undefined;
+  readonly #options: ClientOptions;
+  readonly #outbox: Outbox;
+  readonly #encoder = new TextEncoder();
+  readonly #ending = new AbortController();
+  /** Of the row at which it goes on: what it has seen of it. */
+  #known: { readonly position: bigint; readonly index: number } | undefined;
+  #wake: (() => void) | undefined;
+  #isOver = false;
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  #place: Place | undefined;
+  #lostAfter: Place | undefined;
+  #takes = 0;
+  #takesSeen = 0;
+  #takesBefore = 0;
+
+  constructor(options: ClientOptions) {
+    this.#options = options;
+    this.filter = options.filter;
+    this.after = options.after;
+    this.#outbox = new Outbox(options.charsMax);
+    const source = {
+      start: (controller: ReadableStreamDefaultController<Uint8Array>): void => {
+        this.#controller = controller;
+      },
+      pull: (controller: ReadableStreamDefaultController<Uint8Array>) => this.#pull(controller),
+      cancel: (): void => this.end(),
+    };
+    // Nothing is kept in the stream itself: what waits is counted in one place.
+    this.stream = new ReadableStream(source, { highWaterMark: 0 });
+  }
+
+  /** Aborts when no more comes. */
+  get ended(): AbortSignal {
+    return this.#ending.signal;
+  }
+
+  /** What it has not taken yet. */
+  get waitingChars(): number {
+    return this.#outbox.chars;
+  }
+
+  /** Whether it takes what it gets, but has half of its room full: the others may wait a moment. */
+  askPressed(): boolean {
+    const hasTaken = this.#takes > this.#takesSeen;
+    this.#takesSeen = this.#takes;
+    return hasTaken && !this.#outbox.hasLost && this.#outbox.chars > this.#options.charsMax / 2;
+  }
+
+  /** Whether it took something since the last time this was asked, or had nothing to take. */
+  askAwake(): boolean {
+    const isAwake = this.#outbox.isEmpty || this.#takes > this.#takesBefore;
+    this.#takesBefore = this.#takes;
+    return isAwake;
+  }
+
+  /** From here on it is told everything. */
+  begin(place: Place, phase: "behind" | "live", isReplay: boolean): void {
+    this.phase = phase;
+    this.after = undefined;
+    this.#place = place;
+    this.#lostAfter = undefined;
+    const { position, index } = place;
+    this.#known = index === undefined ? undefined : { position, index };
+    this.cursor = index === undefined ? position : position - 1n;
+    const id = writePlace(place);
+    this.#say(writeEvent("ready", { after: id, replay: isReplay }, id));
+  }
+
+  /** Whatever it knew is void. */
+  reset(reason: string): void {
+    this.phase = "waiting";
+    this.after = undefined;
+    this.#outbox.clear();
+    this.#say(writeEvent("reset", { reason }));
+  }
+
+  /** Of one that is behind: the next row in the order of positions. */
+  give(era: string, row: FeedRow): void {
+    const skipped = row.position === this.#known?.position ? this.#known.index : 0;
+    const text = textFor(this.filter, row, skipped);
+    if (text !== "") this.#outbox.put(text);
+    this.#place = { era, position: row.position };
+  }
+
+  /** Of one that is live: so many messages of the next row that it wants. */
+  offer(text: string, messages: number, place: Place): void {
+    if (this.#outbox.add(text, messages)) this.#wake?.();
+    else this.#lostAfter ??= this.#place;
+    this.#place = place;
+  }
+
+  /** Something that is said only when there is nothing else. */
+  beat(text: string): void {
+    if (this.#outbox.isEmpty && !this.#outbox.hasLost) this.#say(text);
+  }
+
+  /** No more comes. What is waiting is still sent. */
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#ending.abort();
+    this.#options.onEnd(this);
+    this.#wake?.();
+  }
+
+  /** The same, at once. */
+  cut(): void {
+    this.end();
+    this.#outbox.clear();
+    this.#controller?.error(new Error("the client does not read"));
+  }
+
+  #say(text: string): void {
+    this.#outbox.add(text, 0);
+    this.#wake?.();
+  }
+
+  async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    for (;;) {
+      const text = this.#outbox.take(PIECE_CHARS) || this.#lagged();
+      if (text !== "") {
+        this.#takes += 1;
+        controller.enqueue(this.#encoder.encode(text));
+        return;
+      }
+      if (this.#isOver) {
+        controller.close();
+        return;
+      }
+      if (this.phase === "behind") await this.#options.catchUp(this);
+      else {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        this.#wake = undefined;
+      }
+    }
+  }
+
+  /** It has read everything that was kept: what was not is told now, and it goes on from here. */
+  #lagged(): string {
+    const place = this.#place;
+    if (!this.#outbox.hasLost || place === undefined) return "";
+    const missed = this.#outbox.forgive();
+    const after = this.#lostAfter === undefined ? undefined : writePlace(this.#lostAfter);
+    this.#lostAfter = undefined;
+    this.#options.onLagged(missed);
+    return writeEvent("lagged", { missed, after }, writePlace(place));
+  }
+}

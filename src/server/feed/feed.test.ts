@@ -1,0 +1,138 @@
+import { describe, expect, it } from "vitest";
+import { FeedRow, type StoredRow } from "./feed-row.ts";
+import { textFor } from "./filter.ts";
+import { Outbox } from "./outbox.ts";
+import { readPlace, writePlace } from "./place.ts";
+import { RecentRows } from "./recent-rows.ts";
+
+const ERA = "0123456789ab";
+
+const stored = (more: Partial<StoredRow> = {}): StoredRow => ({
+  position: "7",
+  at: new Date(0),
+  kind: "task",
+  tenant: "acme",
+  queue: "mails",
+  state: "running",
+  attempt: 1,
+  worker_id: null,
+  reason: null,
+  first_id: "11",
+  last_id: "13",
+  ids: null,
+  data: null,
+  ...more,
+});
+
+const row = (more?: Partial<StoredRow>): FeedRow => new FeedRow(ERA, stored(more));
+const ids = (text: string): string[] =>
+  Array.from(text.matchAll(/"id":"(\d+)"/g), ([, id]) => id ?? "");
+
+describe("a place", () => {
+  it.each([
+    { era: ERA, position: 0n },
+    { era: ERA, position: 123456789012345678n, index: 1 },
+  ])("is read as it was written", (place) => {
+    expect(readPlace(writePlace(place))).toEqual(place);
+  });
+
+  it.each(["", "7", `${ERA}-`, `${ERA}-7-`, `${ERA}-7-0`, `${ERA}--7`, `X${ERA}-7`, ` ${ERA}-7`])(
+    "is not %j",
+    (text) => expect(readPlace(text)).toBeUndefined(),
+  );
+});
+
+describe("a row", () => {
+  it("tells of all numbers from the first to the last", () => {
+    expect(ids(row().textAfter(0))).toEqual(["11", "12", "13"]);
+    expect(row().textAfter(0)).toContain(`id: ${ERA}-7-3\nevent: task\ndata: {"id":"13"`);
+  });
+
+  it("tells of the ids it lists, behind those that were seen", () => {
+    const listed = row({ ids: "11,40,13", last_id: "40" });
+    expect(listed.count).toBe(3);
+    expect(ids(listed.textAfter(1))).toEqual(["40", "13"]);
+    expect(ids(listed.textAfter(3))).toEqual([]);
+  });
+
+  it.each([
+    ["11", 0, ["11"]],
+    ["13", 2, ["13"]],
+    ["13", 3, []],
+    ["14", 0, []],
+    ["10", 0, []],
+  ])("tells of task %s, behind %i, %j", (id, skipped, expected) => {
+    expect(ids(row().textOf(id, skipped))).toEqual(expected);
+    expect(ids(row({ ids: "11,12,13" }).textOf(id, skipped))).toEqual(expected);
+  });
+
+  it("keeps a reason with every kind of character in one line", () => {
+    const reason = 'a\nb\r"c"\u2028 data: x';
+    const text = row({ reason }).textAfter(2);
+    expect(text.split("\n")).toHaveLength(5);
+    const [, data = ""] = /\ndata: ([^\n]*)/.exec(text) ?? [];
+    expect((JSON.parse(data) as { reason: string }).reason).toBe(reason);
+  });
+});
+
+describe("a filter", () => {
+  const all = { tenant: "acme", queues: "all", withCluster: false } as const;
+  const cluster = { kind: "worker", tenant: null, first_id: null, data: '{"id": "w"}' } as const;
+
+  it.each([
+    ["the tenant", all, {}, true],
+    ["another tenant", { ...all, tenant: "globex" }, {}, false],
+    [
+      "another tenant with the rights of an admin",
+      { ...all, tenant: "g", withCluster: true },
+      {},
+      false,
+    ],
+    ["a queue", { ...all, queues: new Set(["mails"]) }, {}, true],
+    ["another queue", { ...all, queues: new Set(["letters"]) }, {}, false],
+    ["a state", { ...all, states: new Set(["running"]) }, {}, true],
+    ["another state", { ...all, states: new Set(["dead"]) }, {}, false],
+    ["the cluster, to a tenant", all, cluster, false],
+    ["the cluster, to an admin", { ...all, withCluster: true }, cluster, true],
+  ])("of %s", (_, filter, more, isTold) => {
+    expect(textFor(filter, row(more)) !== "").toBe(isTold);
+  });
+});
+
+describe("an outbox", () => {
+  it("keeps what has room, and counts the rest until it is forgiven", () => {
+    const outbox = new Outbox(10);
+    expect(outbox.add("x".repeat(50), 1)).toBe(true); // Alone, whatever its size.
+    expect(outbox.add("y", 1)).toBe(false);
+    expect(outbox.take(1)).toHaveLength(50);
+    expect(outbox.add("z", 2)).toBe(false); // Not behind something that was lost.
+    expect(outbox.forgive()).toBe(3);
+    expect(outbox.add("12345", 1)).toBe(true);
+    expect(outbox.add("67890", 1)).toBe(true);
+    expect(outbox.add("!", 1)).toBe(false);
+    expect(outbox.take(5)).toBe("12345");
+    expect(outbox.take(100)).toBe("67890");
+    expect([outbox.isEmpty, outbox.chars, outbox.take(5)]).toEqual([true, 0, ""]);
+  });
+});
+
+describe("recent rows", () => {
+  const at = (position: number): FeedRow => row({ position: String(position) });
+
+  it("are given from where somebody is, and not when some are gone", () => {
+    const recent = new RecentRows(12);
+    recent.clear(1n);
+    for (const position of [3, 4, 8]) recent.add(at(position));
+    const behind = (cursor: bigint) => {
+      const page = recent.after(cursor, 9n);
+      return page && [page.rows.map(({ position }) => Number(position)), Number(page.to)];
+    };
+    expect(behind(0n)).toBeUndefined();
+    expect(behind(1n)).toEqual([[3, 4, 8], 9]);
+    expect(behind(4n)).toEqual([[8], 9]);
+    expect(behind(8n)).toEqual([[], 9]);
+    for (const position of [10, 11]) recent.add(at(position)); // 15 changes: half of 12 stay.
+    expect(behind(3n)).toBeUndefined();
+    expect(recent.after(8n, 11n)?.rows).toHaveLength(2);
+  });
+});

@@ -1,0 +1,36 @@
+import type { FeedRow } from "./feed-row.ts";
+
+/** What somebody may see of the feed, and wants to. */
+export interface FeedFilter {
+  readonly tenant: string;
+  /** Of which queues: what the token allows, or fewer. */
+  readonly queues: "all" | ReadonlySet<string>;
+  /** Undefined: all. */
+  readonly states?: ReadonlySet<string>;
+  /** Undefined: all tasks. */
+  readonly taskId?: string;
+  /** Whether changes of the cluster are told as well. */
+  readonly withCluster: boolean;
+}
+
+/** The same for filters that want the same. */
+export function signatureOf({ tenant, queues, states, taskId, withCluster }: FeedFilter): string {
+  const sorted = (names: ReadonlySet<string> | undefined): string[] => [...(names ?? [])].sort();
+  const wanted = queues === "all" ? "all" : sorted(queues);
+  return JSON.stringify([tenant, wanted, states && sorted(states), taskId, withCluster]);
+}
+
+/** How many messages of a row a filter lets through, if any. */
+export const messagesOf = ({ taskId }: FeedFilter, row: FeedRow): number =>
+  taskId === undefined ? row.count : 1;
+
+/** The messages of a row for somebody, but for the first so many changes. "" for none. */
+export function textFor(filter: FeedFilter, row: FeedRow, skipped = 0): string {
+  if (row.kind !== "task") return filter.withCluster ? row.textAfter(skipped) : "";
+  // Compared before anything else: nothing of a tenant reaches another.
+  if (row.tenant !== filter.tenant) return "";
+  if (filter.queues !== "all" && !filter.queues.has(row.queue)) return "";
+  if (filter.states !== undefined && !filter.states.has(row.state)) return "";
+  if (filter.taskId !== undefined) return row.textOf(filter.taskId, skipped);
+  return row.textAfter(skipped);
+}
