@@ -148,7 +148,7 @@ function checkCall({ targetUrl, method, headers, expectedStatus, endpoint }: Htt
     headers: headers === undefined ? undefined : checkHeaders(headers),
     expectedStatus: expectedStatus === undefined ? undefined : checkStatuses(expectedStatus),
     endpoint,
-  }) as StoredCall;
+  });
 }
 
 /** Only its text. Whether it may be called is for the egress guard of whoever calls. */

@@ -79,25 +79,7 @@ export class Assembly {
     const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
     const registry = this.#buildRegistry(db);
     const reader = this.#buildReader(db);
-    const runner = new ConsumerRunner(db, reader, options.consumers, {
-      ...shared,
-      batches,
-      workerId: this.id,
-      batchSize: options.batchSize,
-      batchPauseMs: options.batchPause,
-      batchTimeoutMs: options.batchTimeout,
-      pollIntervalMs: options.pollInterval,
-      maxPollIntervalMs: options.maxPollInterval,
-      maxConsecutiveFailures: options.maxConsecutiveFailures,
-      onFailure: options.onFailure,
-      gapPolicy: options.gapPolicy,
-      staleGapThresholdMs: options.staleGapThreshold,
-      staleGapHarborLag: options.staleGapHarborLag,
-      syncIntervalMs: Math.max(1_000, Math.min(2_000, options.rebalanceInterval)),
-      drainTimeoutMs: options.drainTimeout,
-      givesBack: this.#context.compat === undefined,
-      isTrusted: () => registry.isTrusted,
-    });
+    const runner = this.#buildRunner({ control: db, batches }, reader, registry);
     const election = this.#buildElection(db);
     const leader = this.#buildLeader(db, election);
     const jobs = this.#buildJobs(deliveries);
@@ -145,6 +127,35 @@ export class Assembly {
       jobs,
       httpQueues,
     };
+  }
+
+  #buildRunner(
+    { control: db, batches }: Pools,
+    reader: LogReader,
+    registry: Registry,
+  ): ConsumerRunner {
+    const options = this.#options;
+    const { changesChannel, metrics } = this.#context;
+    const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
+    return new ConsumerRunner(db, reader, options.consumers, {
+      ...shared,
+      batches,
+      workerId: this.id,
+      batchSize: options.batchSize,
+      batchPauseMs: options.batchPause,
+      batchTimeoutMs: options.batchTimeout,
+      pollIntervalMs: options.pollInterval,
+      maxPollIntervalMs: options.maxPollInterval,
+      maxConsecutiveFailures: options.maxConsecutiveFailures,
+      onFailure: options.onFailure,
+      gapPolicy: options.gapPolicy,
+      staleGapThresholdMs: options.staleGapThreshold,
+      staleGapHarborLag: options.staleGapHarborLag,
+      syncIntervalMs: Math.max(1_000, Math.min(2_000, options.rebalanceInterval)),
+      drainTimeoutMs: options.drainTimeout,
+      givesBack: this.#context.compat === undefined,
+      isTrusted: () => registry.isTrusted,
+    });
   }
 
   #buildJobs(db: Database | undefined): HttpJobs | undefined {
