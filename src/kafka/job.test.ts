@@ -138,6 +138,14 @@ describe("readJob", () => {
     expect(refusal(value)).toContain(reason);
   });
 
+  it("says what a queue of kind http is to call", () => {
+    const call = { queue: "calls", target_url: "https://example.com/pay" };
+    expect(read(call)).toMatchObject({ task: { http: { targetUrl: "https://example.com/pay" } } });
+    expect(read({ ...call, correlation_id: "c" })).toMatchObject({
+      task: { http: { headers: { "x-correlation-id": "c" } } },
+    });
+  });
+
   it("refuses what has no value, or is no text", () => {
     const of = (value: Buffer | undefined): unknown =>
       readJob(message("", { value }), PLACE, RULES);

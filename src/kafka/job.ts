@@ -5,7 +5,8 @@ import { messageOf } from "../base/errors.ts";
 import { JsonText } from "../base/json-text.ts";
 import { readTrace } from "../base/trace-context.ts";
 import { NAME_BYTES_MAX, requireText } from "../tasks/encode.ts";
-import { type NewTask, TASK_KEYS } from "../tasks/new-task.ts";
+import type { HttpCall } from "../tasks/http-call.ts";
+import type { NewTask } from "../tasks/new-task.ts";
 import type { Priority } from "../tasks/priority.ts";
 import { requireName } from "../tasks/queue.ts";
 import { memberText } from "./job-text.ts";
@@ -228,13 +229,10 @@ function checkQueue(queue: string): void {
 }
 
 /** What a queue of kind http is to call. */
-function callOf({ targetUrl, correlationId }: CheckedJob): object | undefined {
+function callOf({ targetUrl, correlationId }: CheckedJob): HttpCall | undefined {
   if (targetUrl === undefined) {
     if (correlationId === undefined) return undefined;
     throw new Refused("correlationId goes with a targetUrl; put it into the payload instead");
-  }
-  if (!TASK_KEYS.includes("http")) {
-    throw new Refused("this version has no queues of kind http, which targetUrl needs");
   }
   return correlationId === undefined
     ? { targetUrl }
