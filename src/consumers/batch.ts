@@ -6,6 +6,7 @@ import type { PersistedEvent, StreamRef } from "../events/event.ts";
 import { BatchTx } from "./batch-tx.ts";
 import { concerns, type HandlerContext, type Partition } from "./consumer.ts";
 import type { GapProof } from "./reader.ts";
+import { enterRebuild, refuseStray, tablesFor } from "./rebuild/guard.ts";
 import {
   beginBatch,
   commitBatch,
@@ -55,8 +56,8 @@ export interface Revalidated {
  *
  * lost: another worker owns the partition. drifted: the checkpoint is not what the window was made
  * from. vanished: the log is not, because a crash took back what had been read. stopped: a person
- * or a poison event stopped it. failed: the handler threw. An outage of the database is none of
- * these and is thrown.
+ * or a poison event stopped it. held: it must not go that far now. failed: the handler threw. An
+ * outage of the database is none of these and is thrown.
  */
 export type BatchOutcome =
   | {
@@ -70,6 +71,7 @@ export type BatchOutcome =
   | { readonly kind: "drifted" }
   | { readonly kind: "vanished" }
   | { readonly kind: "stopped"; readonly state: StoppedState }
+  | { readonly kind: "held" }
   | {
       readonly kind: "failed";
       readonly event: PersistedEvent;
@@ -122,7 +124,10 @@ async function begin(
   const isUnchanged = checkpoint.position === plan.window.after;
   const isStillThere = last === undefined || checkpoint.lastEventId === last.id;
   if (!isStillThere) return { kind: "vanished" };
-  return isUnchanged ? undefined : { kind: "drifted" };
+  if (!isUnchanged) return { kind: "drifted" };
+  const { hold = plan.window.target } = checkpoint;
+  if (plan.window.target > hold && plan.revalidate === undefined) return { kind: "held" };
+  return (await enterRebuild(connection, partition)) ? undefined : { kind: "lost" };
 }
 
 interface Running {
@@ -149,6 +154,7 @@ async function work(
   const window = next === undefined ? whole : cutWindow(whole, next.position - 1n);
   const setAside = next === undefined ? all : before(all, next);
   try {
+    if (setAside.handle.length > 0) await refuseStray(connection, context.partition);
     const crossed = await finish(context, connection, { window, plan, revalidated, setAside });
     return {
       kind: "committed",
@@ -211,7 +217,9 @@ async function callHandler(
 ): Promise<void> {
   const { partition, workerId } = context;
   const { consumer } = partition;
-  const given: HandlerContext = { tx, signal: deadline.signal, consumer: consumer.name, workerId };
+  const { signal } = deadline;
+  const tables = tablesFor(partition);
+  const given: HandlerContext = { tx, signal, consumer: consumer.name, workerId, ...tables };
   const result = consumer.handle(event, given);
   if (isThenable(result)) await Promise.race([result, deadline.reached]);
   else if (deadline.isReached) await deadline.reached;

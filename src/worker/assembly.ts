@@ -9,6 +9,7 @@ import { Registry } from "../cluster/registry.ts";
 import { partitionsOf } from "../consumers/consumer.ts";
 import { Dispatcher } from "../consumers/dispatcher.ts";
 import { LogReader } from "../consumers/reader.ts";
+import { rebuildCapability } from "../consumers/rebuild/names.ts";
 import { ConsumerRunner } from "../consumers/runner.ts";
 import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
@@ -68,7 +69,7 @@ export class Assembly {
     this.#assigned = member.assigned;
   }
 
-  build({ control: db, batches, deliveries }: Pools): Parts {
+  build({ control: db, batches, rebuilds, deliveries }: Pools): Parts {
     const options = this.#options;
     const { changesChannel, metrics } = this.#context;
     const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
@@ -77,6 +78,7 @@ export class Assembly {
     const runner = new ConsumerRunner(db, reader, options.consumers, {
       ...shared,
       batches,
+      rebuilds,
       workerId: this.id,
       batchSize: options.batchSize,
       batchPauseMs: options.batchPause,
@@ -235,12 +237,18 @@ export class Assembly {
 
   #buildRegistry(db: Database): Registry {
     const options = this.#options;
+    const rebuildable = canRebuild(options, this.#context) ? options.consumers : [];
     const registration = {
       workerId: this.id,
       host: hostname(),
       pid: process.pid,
       version: VERSION,
-      capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
+      capabilities: [
+        ...options.consumers.flatMap(partitionsOf).map((one) => one.name),
+        ...rebuildable
+          .filter(({ tables }) => tables !== undefined)
+          .map(({ name }) => rebuildCapability(name)),
+      ],
       queues: options.handlers.map(({ queue }) => queue.name),
     };
     return new Registry(db, registration, {
@@ -314,8 +322,17 @@ export class Assembly {
 export interface Pools {
   readonly control: Database;
   readonly batches: Database;
+  /** Of a worker with projections that can be rebuilt. */
+  readonly rebuilds?: Database | undefined;
   /** Of a worker that delivers webhooks. */
   readonly deliveries?: Database | undefined;
+}
+
+/** Members of other systems know no rebuilds, and one that loses events is worth nothing. */
+export function canRebuild(options: ResolvedWorkerOptions, { compat }: WorkerContext): boolean {
+  const { consumers, gapPolicy } = options;
+  const isExact = compat === undefined && gapPolicy === "epoch";
+  return isExact && consumers.some(({ tables }) => tables !== undefined);
 }
 
 interface Wakes {

@@ -7,6 +7,7 @@ import { Registry } from "../cluster/registry.ts";
 import {
   Assembly,
   CONTROL_CONNECTIONS,
+  canRebuild,
   DELIVERY_CONNECTIONS,
   type Parts,
   type Pools,
@@ -87,6 +88,10 @@ export class Worker implements AsyncDisposable {
     const pools = {
       control: this.#context.openDatabase(CONTROL_CONNECTIONS, this.#logger),
       batches: this.#context.openDatabase(batchConnections, this.#logger),
+      // Opens nothing until there is a rebuild.
+      rebuilds: canRebuild(this.#options, this.#context)
+        ? this.#context.openDatabase(batchConnections, this.#logger)
+        : undefined,
       deliveries:
         deliverWebhooks === false
           ? undefined
@@ -185,6 +190,6 @@ export class Worker implements AsyncDisposable {
   }
 }
 
-async function closeAll({ control, batches, deliveries }: Pools): Promise<void> {
-  await Promise.all([control.close(), batches.close(), deliveries?.close()]);
+async function closeAll({ control, batches, rebuilds, deliveries }: Pools): Promise<void> {
+  await Promise.all([control.close(), batches.close(), rebuilds?.close(), deliveries?.close()]);
 }
