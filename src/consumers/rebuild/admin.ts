@@ -1,6 +1,11 @@
 import { BoundedMap } from "../../base/bounded-map.ts";
 import { type Clock, pause, systemClock } from "../../base/clock.ts";
-import { ConflictError, InvalidInputError, NotFoundError } from "../../base/errors.ts";
+import {
+  ConflictError,
+  InvalidInputError,
+  NotFoundError,
+  TimeoutError,
+} from "../../base/errors.ts";
 import { refuseUnknown } from "../../base/options.ts";
 import { announceChange } from "../../cluster/sql/changes.ts";
 import type { Connection, Database } from "../../db/database.ts";
@@ -213,6 +218,12 @@ const causeOf = (error: unknown): unknown =>
 
 /** Words for what the database refuses because of others. */
 function explained(error: unknown): unknown {
+  if (isLockTimeout(error)) {
+    return new TimeoutError(
+      "somebody held these tables all the time; end long transactions that use them, and try again",
+      { cause: error },
+    );
+  }
   const cause = causeOf(error);
   if (sqlState(cause) !== "2BP01") return error;
   const detail = cause instanceof Error ? Reflect.get(cause, "detail") : undefined;

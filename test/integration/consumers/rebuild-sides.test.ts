@@ -74,6 +74,7 @@ it("is refused while the projection is stopped before the rebuild, a swap is not
   });
   expect(await rebuilds.swap(VIEW)).toBe(70n);
   expect(await sumsOf(database)).toEqual(once(70));
+  expect(await statusOf(mill, VIEW)).toMatchObject({ checkpoint: 70n, state: "paused" });
   await appendOrders(mill, 10);
   await rebuilds.rollBack(VIEW);
   expect(await sumsOf(database)).toEqual(once(60));
@@ -143,4 +144,23 @@ it("what was parked stays with the tables that it was parked for", async () => {
   expect(await sumsOf(database)).toEqual(once(27));
   await mill.consumers.resume(VIEW);
   await eventually(async () => expect(await sumsOf(database)).toEqual(once(30)));
+});
+
+it("a swap waits for a reader a little at a time, and lets others by", async () => {
+  const { database, mill } = await builtScene(20);
+  await mill.consumers.rebuilds.start(VIEW);
+  await eventuallyBuilt(mill);
+  const reader = await database.session();
+  await reader.query("BEGIN; SELECT FROM order_view");
+  const swapping = mill.consumers.rebuilds.swap(VIEW);
+  await eventually(async () => {
+    const { rows } = await database.pool.query(
+      "SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'",
+    );
+    expect(rows).toHaveLength(1);
+  });
+  expect(await sumsOf(database)).toEqual(once(20)); // Behind the swap in line, and soon by.
+  await reader.query("COMMIT");
+  expect(await swapping).toBe(20n);
+  expect(await schemasOf(database)).toEqual(["tidemill_before_1"]);
 });
