@@ -89,6 +89,23 @@ describe("under load", () => {
     await mill.consumers.rebuilds.cancel(VIEW);
     expect(await schemasOf(database)).toEqual([]);
   });
+
+  it("partitions that are not equally far are brought to one position by each swap", async () => {
+    const { database, mill } = await rebuildScene();
+    const { rebuilds } = mill.consumers;
+    await mill.startWorker({ ...STEADY, batchPause: 0, batchSize: 3, consumers: [orderView()] });
+    await appendOrders(mill, 60);
+    for (let round = 1; round <= 2; round += 1) {
+      await rebuilds.start(VIEW, { partitions: 3 });
+      await eventuallyBuilt(mill);
+      const more = appendOrders(mill, 60);
+      await rebuilds.swap(VIEW);
+      await more;
+      await mill.waitFor(VIEW, { position: await mill.latestPosition() });
+      expect(await sumsOf(database)).toEqual(once(60 + round * 60));
+      await rebuilds.forget(VIEW);
+    }
+  });
 });
 
 describe("a worker", () => {
