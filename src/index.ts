@@ -33,6 +33,17 @@ export {
 } from "./consumers/consumer.ts";
 export type { ConsumerMetrics } from "./consumers/metrics.ts";
 export { ConsecutiveFailuresError } from "./consumers/poison.ts";
+export type { RebuildAdmin } from "./consumers/rebuild/admin.ts";
+export type {
+  CompareOptions,
+  Comparison,
+  TableComparison,
+} from "./consumers/rebuild/compare.ts";
+export { RebuildStrayError } from "./consumers/rebuild/guard.ts";
+export type { RowDifference } from "./consumers/rebuild/sql/compare.ts";
+export type { StartOptions as StartRebuildOptions } from "./consumers/rebuild/start.ts";
+export type { RebuildProgress, RebuildStatus } from "./consumers/rebuild/status.ts";
+export type { SwapOptions as SwapRebuildOptions } from "./consumers/rebuild/swap.ts";
 export type { FrontierHolder } from "./consumers/sql/frontier.ts";
 export type { ConsumerStatus, GapStatus, Status, WorkerStatus } from "./consumers/status.ts";
 export type { WaitForOptions } from "./consumers/wait-for.ts";

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { position, wholeNumber } from "./options.ts";
+import { addRebuildCommands } from "./program-rebuild.ts";
 
 const PARTITIONS_MAX = 1_024;
 
@@ -10,6 +11,7 @@ export function addConsumerCommands(program: Command): void {
   addStopping(consumer);
   addMoving(consumer);
   addForgetting(consumer);
+  addRebuildCommands(consumer);
 }
 
 function addReading(consumer: Command): void {

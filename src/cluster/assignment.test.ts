@@ -35,6 +35,27 @@ const free = (consumers: readonly string[]): Map<string, undefined> =>
 const canRun = ({ capabilities }: Candidate, consumer: string): boolean =>
   capabilities?.has(consumer) ?? true;
 
+describe("a capability for every partition", () => {
+  it("covers the name with and without an index, and no other", () => {
+    const some = [worker("a", "view", "view~rebuild/*"), worker("b", "view~rebuild")];
+    const wanted = [
+      "view~rebuild/0",
+      "view~rebuild/17",
+      "view~rebuild/x",
+      "view/0",
+      "view~rebuild",
+    ];
+    const owners = assignRoundRobin(wanted, some);
+    expect(Object.fromEntries(owners)).toEqual({
+      "view/0": undefined,
+      "view~rebuild": "b",
+      "view~rebuild/0": "a",
+      "view~rebuild/17": "a",
+      "view~rebuild/x": undefined,
+    });
+  });
+});
+
 describe("assignRoundRobin", () => {
   const six = ["Shipping", "Analytics", "Orders", "Billing", "Inventory", "Email"];
 

@@ -11,8 +11,11 @@ export type AssignmentStrategy = "sticky" | "round-robin";
 
 const byBytes = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b));
 
-const canRun = (candidate: Candidate, consumer: string): boolean =>
-  candidate.capabilities === undefined || candidate.capabilities.has(consumer);
+/** "name" is one capability, "name/*" that for every partition of it, however many there are. */
+const canRun = ({ capabilities }: Candidate, consumer: string): boolean =>
+  capabilities === undefined ||
+  capabilities.has(consumer) ||
+  capabilities.has(`${consumer.replace(/\/\d+$/, "")}/*`);
 
 /**
  * The sources' algorithm: consumers by name, workers by id, consumer i to worker i mod n. A worker

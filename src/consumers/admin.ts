@@ -4,6 +4,9 @@ import { registerAssignments } from "../cluster/sql/assignments.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { PARTITIONS_MAX, partitionNames } from "./consumer.ts";
+import { RebuildAdmin } from "./rebuild/admin.ts";
+import { rebuiltConsumer } from "./rebuild/names.ts";
+import { readRebuild } from "./rebuild/sql/rebuilds.ts";
 import {
   deleteConsumer,
   forgetParkedAbove,
@@ -29,12 +32,15 @@ const NOBODY = "00000000-0000-0000-0000-000000000000";
  * committed. Each leaves a row in operator_actions.
  */
 export class ConsumerAdmin {
+  /** Start, status, compare, swap, roll back, cancel, forget. */
+  readonly rebuilds: RebuildAdmin;
   readonly #db: Database;
   readonly #changesChannel: string;
 
   constructor(db: Database, changesChannel: string) {
     this.#db = db;
     this.#changesChannel = changesChannel;
+    this.rebuilds = new RebuildAdmin(db, changesChannel);
   }
 
   /** Stops the consumer after its batch in flight. It stays stopped until resumed. */
@@ -71,6 +77,7 @@ export class ConsumerAdmin {
   async rewind(consumer: string, options: { readonly to: bigint }): Promise<void> {
     const { to } = options;
     if (to < 0n) throw new InvalidInputError(`a position is at least 0, not ${to}`);
+    refuseRebuild(consumer);
     await this.#act(consumer, async (tx, partition, checkpoint) => {
       if (to > checkpoint) {
         throw new InvalidInputError(
@@ -143,6 +150,7 @@ export class ConsumerAdmin {
   /** Forgets a consumer that no program has any more: its checkpoint, its share of the balance. */
   async retire(consumer: string, options: { readonly force?: boolean } = {}): Promise<void> {
     refusePartition(consumer);
+    await this.#refuseWhileRebuilt(consumer);
     const partitions = await this.#partitions(consumer);
     if (options.force !== true) await this.#refuseIfRunning(consumer, partitions);
     await this.#db.transaction(async (tx) => {
@@ -158,6 +166,7 @@ export class ConsumerAdmin {
     refusePartition(consumer);
     const count = { min: 1, max: PARTITIONS_MAX, integer: true };
     const after = partitionNames(consumer, requireNumber("partitions", options.partitions, count));
+    await this.#refuseWhileRebuilt(consumer);
     const before = await this.#partitions(consumer);
     await this.#refuseIfRunning(consumer, before);
     await this.#db.transaction(async (tx) => {
@@ -205,6 +214,16 @@ export class ConsumerAdmin {
     return partitionNames(consumer, count);
   }
 
+  /** Tables of it are kept, for this consumer as it is. */
+  async #refuseWhileRebuilt(consumer: string): Promise<void> {
+    refuseRebuild(consumer);
+    const rebuild = await readRebuild(this.#db, consumer);
+    if (rebuild === undefined) return;
+    const how =
+      rebuild.state === "swapped" ? "forget the tables from before" : "cancel its rebuild";
+    throw new ConflictError(`consumer ${consumer} has a rebuild; ${how} first`);
+  }
+
   async #refuseIfRunning(consumer: string, partitions: readonly string[]): Promise<void> {
     const workers = await readCapableWorkers(this.#db, partitions);
     if (workers.length === 0) return;
@@ -228,6 +247,15 @@ export class ConsumerAdmin {
       await announceChange(tx, this.#changesChannel);
     });
   }
+}
+
+/** A rebuild begins at the beginning, and ends with all it has made. */
+function refuseRebuild(name: string): void {
+  const consumer = rebuiltConsumer(name);
+  if (consumer === undefined) return;
+  throw new InvalidInputError(
+    `${name} is a rebuild; "tidemill consumer rebuild cancel ${consumer}" ends it`,
+  );
 }
 
 /** Half a consumer cannot be retired or split. */

@@ -5,6 +5,7 @@ import { BatchTx } from "./batch-tx.ts";
 import { concerns } from "./consumer.ts";
 import { type BatchContext, Deadline, type Handling, handleInOrder } from "./handling.ts";
 import type { GapProof } from "./reader.ts";
+import { enterRebuild, refuseStray } from "./rebuild/guard.ts";
 import {
   beginBatch,
   commitBatch,
@@ -42,8 +43,8 @@ export interface Revalidated {
  *
  * lost: another worker owns the partition. drifted: the checkpoint is not what the window was made
  * from. vanished: the log is not, because a crash took back what had been read. stopped: a person
- * or a poison event stopped it. failed: the handler threw. An outage of the database is none of
- * these and is thrown.
+ * or a poison event stopped it. held: it must not go that far now. failed: the handler threw. An
+ * outage of the database is none of these and is thrown.
  */
 export type BatchOutcome =
   | {
@@ -57,6 +58,7 @@ export type BatchOutcome =
   | { readonly kind: "drifted" }
   | { readonly kind: "vanished" }
   | { readonly kind: "stopped"; readonly state: StoppedState }
+  | { readonly kind: "held" }
   | {
       readonly kind: "failed";
       readonly event: PersistedEvent;
@@ -109,7 +111,10 @@ async function begin(
   const isUnchanged = checkpoint.position === plan.window.after;
   const isStillThere = last === undefined || checkpoint.lastEventId === last.id;
   if (!isStillThere) return { kind: "vanished" };
-  return isUnchanged ? undefined : { kind: "drifted" };
+  if (!isUnchanged) return { kind: "drifted" };
+  const { hold = plan.window.target } = checkpoint;
+  if (plan.window.target > hold && plan.revalidate === undefined) return { kind: "held" };
+  return (await enterRebuild(connection, partition)) ? undefined : { kind: "lost" };
 }
 
 interface Running extends Handling {
@@ -134,6 +139,7 @@ async function work(
   const window = next === undefined ? whole : cutWindow(whole, next.position - 1n);
   const setAside = next === undefined ? all : before(all, next);
   try {
+    if (setAside.handle.length > 0) await refuseStray(connection, context.partition);
     const crossed = await finish(context, connection, { window, plan, revalidated, setAside });
     return {
       kind: "committed",

@@ -12,6 +12,7 @@ import type { BatchContext } from "./handling.ts";
 import type { ConsumerSettings } from "./options.ts";
 import { ConsecutiveFailuresError, quarantine, stackOf } from "./poison.ts";
 import type { LogReader } from "./reader.ts";
+import { RebuildStrayError } from "./rebuild/guard.ts";
 import { replayParked } from "./replay.ts";
 import type { StoppedState } from "./sql/batch.ts";
 import { readParkedStreams } from "./sql/parked.ts";
@@ -22,6 +23,8 @@ import type { Window } from "./window-cache.ts";
 /** An outage: how soon to try again. Never counted against the consumer. */
 const OUTAGE_MS_BASE = 50;
 const OUTAGE_MS_MAX = 5_000;
+/** How often one that is held looks whether it still is. */
+const HELD_MS = 100;
 /** Windows without an event for this consumer are passed together, in one transaction. */
 const EMPTY_WINDOWS_MAX = 50;
 
@@ -44,6 +47,8 @@ export class ConsumerLoop {
   readonly #gapAge = new GapAge();
   #checkpoint: bigint | undefined;
   #stopped: StoppedState | undefined;
+  /** A position that must not be passed now. */
+  #hold: bigint | undefined;
   #isStateKnown = false;
   #hasParked = false;
   #isLost = false;
@@ -76,6 +81,8 @@ export class ConsumerLoop {
   }
 
   get #onFailure(): OnFailure {
+    // A rebuild harms nobody, and is worth nothing if it leaves something out.
+    if (this.partition.rebuild !== undefined) return "quarantine";
     return this.partition.consumer.onFailure ?? this.#settings.onFailure;
   }
 
@@ -120,6 +127,10 @@ export class ConsumerLoop {
     if (checkpoint === undefined || this.#stopped !== undefined) {
       return { restMs: this.#settings.maxPollIntervalMs };
     }
+    if (this.#hold !== undefined && checkpoint >= this.#hold) {
+      this.#isStateKnown = false;
+      return { restMs: HELD_MS };
+    }
     const plan = await this.#nextPlan(checkpoint);
     if (plan === "empty") {
       this.#pollMs = nextPollMs(
@@ -145,6 +156,7 @@ export class ConsumerLoop {
     if (this.#stopped !== undefined && found.state === undefined) this.#failures = 0;
     this.#checkpoint = found.checkpoint;
     this.#stopped = found.state;
+    this.#hold = found.hold;
     const { metrics } = this.#settings;
     const consumer = this.partition.name;
     metrics.checkpoint.set(Number(found.checkpoint), { consumer });
@@ -173,7 +185,10 @@ export class ConsumerLoop {
       return await probeUnsafely(this.#db, checkpoint, this.#gapAge, this.#settings);
     }
     const window = await this.#nextWindow(checkpoint);
-    return window === undefined ? "empty" : { window, proof: this.#reader.proof };
+    if (window === undefined) return "empty";
+    const { proof } = this.#reader;
+    const isTooFar = this.#hold !== undefined && window.target > this.#hold;
+    return { window: isTooFar ? cutWindow(window, this.#hold ?? 0n) : window, proof };
   }
 
   /** A scoped consumer passes windows that hold nothing for it without a commit for each. */
@@ -220,6 +235,9 @@ export class ConsumerLoop {
       case "stopped":
         this.#stopped = outcome.state;
         metrics.stopped.set(1, { consumer: this.partition.name });
+        return "again";
+      case "held":
+        this.#isStateKnown = false;
         return "again";
       case "failed":
         return await this.#failed(plan.window, outcome);
@@ -276,6 +294,7 @@ export class ConsumerLoop {
       },
       "consumer batch failed",
     );
+    if (error instanceof RebuildStrayError) return await this.#quarantine(event, error);
     if (this.#failures >= maxConsecutiveFailures && !isShared) {
       return await this.#isolate(window, event, error);
     }
@@ -306,7 +325,6 @@ export class ConsumerLoop {
       this.#checkpoint = before.checkpoint;
       if (before.checkpoint < healthy) return "again"; // Its time was up before it was there.
     }
-    const consumer = this.partition.name;
     if (onFailure === "park" && isInWindow) {
       const park = { error: messageOf(error), stack: stackOf(error) };
       const only = { after: healthy, target: event.position, events: [event] };
@@ -316,6 +334,12 @@ export class ConsumerLoop {
       this.#logger.error({ stream: event.stream, ...park }, "stream parked");
       return this.#committed(parked);
     }
+    return await this.#quarantine(event, error);
+  }
+
+  async #quarantine(event: PersistedEvent, error: unknown): Promise<TurnResult> {
+    const failures = this.#failures;
+    const consumer = this.partition.name;
     if (await quarantine(this.#db, consumer, { event, error, failures }, this.#settings)) {
       this.#settings.metrics.quarantines.add(1, { consumer });
       this.#logger.error({ position: String(event.position), failures }, "consumer quarantined");

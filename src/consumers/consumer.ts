@@ -3,6 +3,8 @@ import { mixedHash } from "../base/identifier.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
 import type { SqlExecutor } from "../db/executor.ts";
 import type { PersistedEvent } from "../events/event.ts";
+import { REBUILD_SUFFIX } from "./rebuild/names.ts";
+import { checkTables, type RebuildTarget } from "./rebuild/target.ts";
 
 /** The batch's transaction: what a handler writes through it commits with the checkpoint. */
 export interface ConsumerTx extends SqlExecutor {
@@ -18,6 +20,13 @@ export interface HandlerContext {
   readonly signal: AbortSignal;
   readonly consumer: string;
   readonly workerId: string;
+  /**
+   * Whether the event is handled for a rebuild, into copies of the consumer's tables. Then nothing
+   * else may be written, and nobody told: whatever the event caused has happened long ago.
+   */
+  readonly isRebuild: boolean;
+  /** A declared table as SQL is to spell it: quoted, and in a rebuild with the copy's schema. */
+  readonly table: (name: string) => string;
 }
 
 export type EventHandler = (event: PersistedEvent, context: HandlerContext) => unknown;
@@ -51,6 +60,13 @@ export interface ConsumerOptions {
   readonly partitions?: number;
   /** Defaults to the worker's `onFailure`. */
   readonly onFailure?: OnFailure;
+  /**
+   * Every table that the handler writes, as "table" or "schema.table", so that the projection can
+   * be rebuilt beside itself. See docs/how-to/rebuild-a-projection.md.
+   *
+   * Defaults to none: the consumer cannot be rebuilt.
+   */
+  readonly tables?: readonly string[];
 }
 
 /** A named reader of the log. The name is its identity: renaming it starts from the beginning. */
@@ -65,6 +81,7 @@ const OPTION_KEYS = [
   "eventTypes",
   "partitions",
   "onFailure",
+  "tables",
 ];
 export const ON_FAILURE: readonly OnFailure[] = ["quarantine", "park", "stop-worker"];
 export const PARTITIONS_MAX = 1024;
@@ -83,6 +100,11 @@ export function consumer(name: string, options: ConsumerOptions): Consumer {
       `consumer name ${JSON.stringify(name)} must not end in "/" and a number: partitions do`,
     );
   }
+  if (name.endsWith(REBUILD_SUFFIX)) {
+    throw new ConfigError(
+      `consumer name ${JSON.stringify(name)} must not end in "${REBUILD_SUFFIX}": rebuilds do`,
+    );
+  }
   refuseUnknown(`consumer "${name}"`, options, OPTION_KEYS);
   if (typeof options.handle !== "function") {
     throw new ConfigError(`consumer "${name}" needs handle: a function`);
@@ -97,6 +119,7 @@ export function consumer(name: string, options: ConsumerOptions): Consumer {
   if (options.onFailure !== undefined) {
     requireOneOf(`onFailure of consumer "${name}"`, options.onFailure, ON_FAILURE);
   }
+  if (options.tables !== undefined) checkTables(name, options.tables);
   return Object.freeze({ name, ...options });
 }
 
@@ -107,6 +130,8 @@ export interface Partition {
   readonly consumer: Consumer;
   readonly index: number;
   readonly count: number;
+  /** Set for a partition of a rebuild. */
+  readonly rebuild?: RebuildTarget;
 }
 
 export function partitionsOf(consumer: Consumer): Partition[] {

@@ -5,6 +5,7 @@ import { isUnavailable } from "../db/sqlstate.ts";
 import type { PersistedEvent } from "../events/event.ts";
 import type { BatchTx } from "./batch-tx.ts";
 import type { HandlerContext, Partition } from "./consumer.ts";
+import { tablesFor } from "./rebuild/guard.ts";
 
 export interface BatchContext {
   readonly db: Database;
@@ -44,7 +45,9 @@ export async function handleInOrder(
   events: readonly PersistedEvent[],
 ): Promise<Handled> {
   const handled = await handleEach(context, connection, running, events);
-  const { beforeCommit } = context.partition.consumer;
+  const { consumer, rebuild } = context.partition;
+  // It acts outside of the tables, which a rebuild must not.
+  const beforeCommit = rebuild === undefined ? consumer.beforeCommit : undefined;
   if (handled.failure !== undefined || beforeCommit === undefined) return handled;
   const { next } = handled;
   const last = next === undefined ? events.at(-1) : events[events.indexOf(next) - 1];
@@ -99,7 +102,9 @@ function contextOf(
   { partition, workerId }: BatchContext,
   { tx, deadline }: Handling,
 ): HandlerContext {
-  return { tx, signal: deadline.signal, consumer: partition.consumer.name, workerId };
+  const { signal } = deadline;
+  const consumer = partition.consumer.name;
+  return { tx, signal, consumer, workerId, ...tablesFor(partition) };
 }
 
 async function inTime(deadline: Deadline, result: unknown): Promise<void> {

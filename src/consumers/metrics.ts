@@ -8,7 +8,7 @@ export class ConsumerMetrics {
   );
   readonly batches = new Counter(
     "tidemill_batches_total",
-    "Batches by consumer and outcome (committed, drifted, vanished, lost, stopped, failed, " +
+    "Batches by consumer and outcome (committed, drifted, vanished, lost, stopped, held, failed, " +
       "unavailable).",
   );
   readonly batchSeconds = new Histogram(

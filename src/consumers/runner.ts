@@ -14,11 +14,16 @@ import { type Consumer, type Partition, partitionsOf } from "./consumer.ts";
 import { ConsumerLoop } from "./consumer-loop.ts";
 import type { ConsumerSettings } from "./options.ts";
 import type { LogReader } from "./reader.ts";
+import { rebuiltConsumer } from "./rebuild/names.ts";
+import { rebuildPartitions } from "./rebuild/partitions.ts";
+import { registerTables } from "./rebuild/sql/tables.ts";
 import { registerCheckpoints, registerPartitions } from "./sql/registration.ts";
 
 export interface RunnerOptions extends ConsumerSettings {
   /** Connections for batches alone: a worker whose batches are all busy must still coordinate. */
   readonly batches: Database;
+  /** The same for rebuilds, which must not be in the way of what they rebuild. */
+  readonly rebuilds?: Database | undefined;
   /** How often to look at the assignments when nothing is announced. */
   readonly syncIntervalMs: number;
   /** How long a stop waits for batches in flight before it interrupts them. */
@@ -55,6 +60,7 @@ export class ConsumerRunner implements Service {
   readonly #reader: LogReader;
   readonly #options: RunnerOptions;
   readonly #partitions: ReadonlyMap<string, Partition>;
+  readonly #consumers: ReadonlyMap<string, Consumer>;
   readonly #running = new Map<string, Running>();
   readonly #hardStop = new AbortController();
   #interrupted = 0;
@@ -69,6 +75,7 @@ export class ConsumerRunner implements Service {
     this.#db = db;
     this.#reader = reader;
     this.#options = options;
+    this.#consumers = new Map(consumers.map((one) => [one.name, one]));
     this.#partitions = new Map(consumers.flatMap(partitionsOf).map((one) => [one.name, one]));
   }
 
@@ -92,9 +99,9 @@ export class ConsumerRunner implements Service {
     if (this.#partitions.size === 0) return;
     // In one order, because two workers that insert the same names in two would deadlock.
     const names = [...this.#partitions.keys()].sort();
-    const consumers = new Set([...this.#partitions.values()].map((one) => one.consumer));
+    const consumers = [...this.#consumers.values()];
     await this.#db.transaction(async (tx) => {
-      const wanted = [...consumers]
+      const wanted = consumers
         .map(({ name, partitions = 1 }) => ({ name, partitions }))
         .sort((a, b) => (a.name < b.name ? -1 : 1));
       const [other] = await registerPartitions(tx, wanted);
@@ -106,6 +113,7 @@ export class ConsumerRunner implements Service {
       }
       await registerAssignments(tx, names);
       await registerCheckpoints(tx, names);
+      await registerTables(tx, consumers);
       await announceChange(tx, this.#options.changesChannel);
     });
   }
@@ -130,18 +138,38 @@ export class ConsumerRunner implements Service {
     if (this.#fatal !== undefined) throw this.#fatal;
     const { workerId, syncIntervalMs, isTrusted } = this.#options;
     const mine = isTrusted() ? await readAssignmentsOf(this.#db, workerId) : [];
-    const wanted = new Set(mine.filter((name) => this.#partitions.has(name)));
+    const wanted = new Map<string, Partition>();
+    for (const name of mine) {
+      const partition = this.#partitions.get(name);
+      if (partition !== undefined) wanted.set(name, partition);
+    }
+    for (const one of await this.#rebuildsAmong(mine)) wanted.set(one.name, one);
     for (const [name, running] of this.#running) if (!wanted.has(name)) running.stop.abort();
-    for (const name of wanted) this.#start(name);
+    for (const partition of wanted.values()) this.#start(partition);
     return { restMs: isTrusted() ? syncIntervalMs : Math.min(syncIntervalMs, 100) };
   }
 
-  #start(name: string): void {
-    const partition = this.#partitions.get(name);
+  /** Partitions of rebuilds, which come and go while the worker runs. */
+  async #rebuildsAmong(names: readonly string[]): Promise<Partition[]> {
+    if (this.#options.rebuilds === undefined) return [];
+    const rebuilt = new Set(names.flatMap((name) => rebuiltConsumer(name) ?? []));
+    const consumers = [...rebuilt].flatMap((name) => this.#consumers.get(name) ?? []);
+    if (consumers.length === 0) return [];
+    const all = await rebuildPartitions(this.#db, consumers);
+    return all.filter((one) => names.includes(one.name));
+  }
+
+  #start(partition: Partition): void {
+    const { name, rebuild } = partition;
     // One that is still stopping is started again by the turn that its end causes.
-    if (partition === undefined || this.#running.has(name)) return;
+    if (this.#running.has(name)) return;
     const stop = new AbortController();
-    const settings = { ...this.#options, hardStop: this.#hardStop.signal };
+    const { batches, rebuilds = batches } = this.#options;
+    const settings = {
+      ...this.#options,
+      batches: rebuild === undefined ? batches : rebuilds,
+      hardStop: this.#hardStop.signal,
+    };
     const loop = new ConsumerLoop(this.#db, this.#reader, partition, settings);
     const ended = loop
       .run(stop.signal)

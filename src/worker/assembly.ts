@@ -8,6 +8,7 @@ import { Registry } from "../cluster/registry.ts";
 import { partitionsOf } from "../consumers/consumer.ts";
 import { Dispatcher } from "../consumers/dispatcher.ts";
 import { LogReader } from "../consumers/reader.ts";
+import { rebuildCapability } from "../consumers/rebuild/names.ts";
 import { ConsumerRunner } from "../consumers/runner.ts";
 import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
@@ -73,13 +74,13 @@ export class Assembly {
     this.#httpJobs = resolveHttpJobs(options.httpJobs);
   }
 
-  build({ control: db, batches, deliveries }: Pools): Parts {
+  build({ control: db, batches, rebuilds, deliveries }: Pools): Parts {
     const options = this.#options;
     const { changesChannel, metrics } = this.#context;
     const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
     const registry = this.#buildRegistry(db);
     const reader = this.#buildReader(db);
-    const runner = this.#buildRunner({ control: db, batches }, reader, registry);
+    const runner = this.#buildRunner({ control: db, batches, rebuilds }, reader, registry);
     const election = this.#buildElection(db);
     const leader = this.#buildLeader(db, election);
     const jobs = this.#buildJobs(deliveries);
@@ -130,7 +131,7 @@ export class Assembly {
   }
 
   #buildRunner(
-    { control: db, batches }: Pools,
+    { control: db, batches, rebuilds }: Pools,
     reader: LogReader,
     registry: Registry,
   ): ConsumerRunner {
@@ -140,6 +141,7 @@ export class Assembly {
     return new ConsumerRunner(db, reader, options.consumers, {
       ...shared,
       batches,
+      rebuilds,
       workerId: this.id,
       batchSize: options.batchSize,
       batchPauseMs: options.batchPause,
@@ -298,12 +300,18 @@ export class Assembly {
 
   #buildRegistry(db: Database): Registry {
     const options = this.#options;
+    const rebuildable = canRebuild(options, this.#context) ? options.consumers : [];
     const registration = {
       workerId: this.id,
       host: hostname(),
       pid: process.pid,
       version: VERSION,
-      capabilities: options.consumers.flatMap(partitionsOf).map((one) => one.name),
+      capabilities: [
+        ...options.consumers.flatMap(partitionsOf).map((one) => one.name),
+        ...rebuildable
+          .filter(({ tables }) => tables !== undefined)
+          .map(({ name }) => rebuildCapability(name)),
+      ],
       queues: [
         ...options.handlers.map(({ queue }) => queue.name),
         ...(this.#httpJobs?.definitions.map(({ name }) => name) ?? []),
@@ -375,6 +383,13 @@ export class Assembly {
       logger: this.#logger,
     });
   }
+}
+
+/** Members of other systems know no rebuilds, and one that loses events is worth nothing. */
+export function canRebuild(options: ResolvedWorkerOptions, { compat }: WorkerContext): boolean {
+  const { consumers, gapPolicy } = options;
+  const isExact = compat === undefined && gapPolicy === "epoch";
+  return isExact && consumers.some(({ tables }) => tables !== undefined);
 }
 
 interface Wakes {

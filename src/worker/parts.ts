@@ -17,6 +17,8 @@ import type { TaskRunner } from "../tasks/runner.ts";
 export interface Pools {
   readonly control: Database;
   readonly batches: Database;
+  /** Of a worker with projections that can be rebuilt. */
+  readonly rebuilds?: Database | undefined;
   /** Of a worker that delivers webhooks, or makes calls of tasks. */
   readonly deliveries?: Database | undefined;
 }

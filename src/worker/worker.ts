@@ -5,7 +5,7 @@ import type { Stopped } from "../base/stop-signal.ts";
 import { Supervisor } from "../base/supervisor.ts";
 import { uuidv4 } from "../base/uuid.ts";
 import { Registry } from "../cluster/registry.ts";
-import { Assembly, CONTROL_CONNECTIONS, DELIVERY_CONNECTIONS } from "./assembly.ts";
+import { Assembly, CONTROL_CONNECTIONS, canRebuild, DELIVERY_CONNECTIONS } from "./assembly.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
 import { type Parts, type Pools, servicesOf } from "./parts.ts";
 import type { WorkerContext } from "./worker-context.ts";
@@ -83,6 +83,10 @@ export class Worker implements AsyncDisposable {
     const pools = {
       control: this.#context.openDatabase(CONTROL_CONNECTIONS, this.#logger),
       batches: this.#context.openDatabase(batchConnections, this.#logger),
+      // Opens nothing until there is a rebuild.
+      rebuilds: canRebuild(this.#options, this.#context)
+        ? this.#context.openDatabase(batchConnections, this.#logger)
+        : undefined,
       deliveries:
         deliverWebhooks === false && httpJobs === false
           ? undefined
@@ -196,6 +200,6 @@ export class Worker implements AsyncDisposable {
   }
 }
 
-async function closeAll({ control, batches, deliveries }: Pools): Promise<void> {
-  await Promise.all([control.close(), batches.close(), deliveries?.close()]);
+async function closeAll({ control, batches, rebuilds, deliveries }: Pools): Promise<void> {
+  await Promise.all([control.close(), batches.close(), rebuilds?.close(), deliveries?.close()]);
 }

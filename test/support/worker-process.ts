@@ -5,6 +5,8 @@ import { recording } from "./recording.ts";
 export interface WorkerProcessSpec {
   readonly url: string;
   readonly consumers: readonly string[];
+  /** Of every consumer. Defaults to none. */
+  readonly tables?: readonly string[];
   readonly options: Omit<WorkerOptions, "consumers" | "logger">;
 }
 
@@ -16,7 +18,9 @@ const spec = JSON.parse(process.argv[2] ?? "{}") as WorkerProcessSpec;
 const mill = await Tidemill.connect(spec.url);
 const worker = mill.worker({
   ...spec.options,
-  consumers: spec.consumers.map((name) => recording(name)),
+  consumers: spec.consumers.map((name) =>
+    recording(name, spec.tables === undefined ? {} : { tables: spec.tables }),
+  ),
 });
 process.once("SIGTERM", () => {
   say({ event: "stopping" });

@@ -29,6 +29,7 @@ it("says what was given, and leaves the rest to the server", () => {
     auth: { staticTokens: [], issuers: [] },
     egress: {},
     deliverWebhooks: true,
+    httpJobs: false,
     http: false,
     worker: { port: 0 },
     drainSeconds: 3,

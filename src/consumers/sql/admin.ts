@@ -189,12 +189,13 @@ const RETIRE = [
   "DELETE FROM {schema}.consumer_states WHERE consumer_name = ANY($1::text[])",
   "DELETE FROM {schema}.parked_events WHERE consumer_name = ANY($1::text[])",
   "DELETE FROM {schema}.parked_streams WHERE consumer_name = ANY($1::text[])",
+  "DELETE FROM {schema}.consumer_holds WHERE consumer_name = ANY($1::text[])",
 ].map((text, index) => statement(`consumer_retire_${index}`, text));
 
-const FORGET_PARTITIONS = statement(
-  "consumer_partitions_forget",
+const FORGET_CONSUMER = [
   "DELETE FROM {schema}.consumer_partitions WHERE consumer_name = $1",
-);
+  "DELETE FROM {schema}.consumer_tables WHERE consumer_name = $1",
+].map((text, index) => statement(`consumer_forget_${index}`, text));
 
 /** Removes every trace of the consumer but the audit. */
 export async function deleteConsumer(
@@ -203,7 +204,7 @@ export async function deleteConsumer(
   partitions: readonly string[],
 ): Promise<void> {
   for (const one of RETIRE) await tx.query(one, [[...partitions]]);
-  await tx.query(FORGET_PARTITIONS, [consumer]);
+  for (const one of FORGET_CONSUMER) await tx.query(one, [consumer]);
 }
 
 const SET_PARTITIONS = statement(

@@ -42,17 +42,20 @@ export async function lockAssignment(
 }
 
 // Must stay a statement of its own: its snapshot is taken after the assignment was locked, so it
-// sees a pause or a rewind that the lock waited for. It also reads back the id of the last event
-// of the window: if a crash had taken back what was read before, another event, or none, would
-// stand there.
+// sees a pause, a rewind or a hold that the lock waited for. It also reads back the id of the last
+// event of the window: if a crash had taken back what was read before, another event, or none,
+// would stand there.
 const LOCK_CHECKPOINT = statement(
   "batch_lock_checkpoint",
   `SELECT checkpoint.last_position,
           state.state,
+          CASE WHEN hold.until > clock_timestamp() THEN hold.position END AS hold,
           (SELECT event_id FROM {events} WHERE global_position = $2::bigint) AS last_event_id
      FROM {consumer_checkpoints} AS checkpoint
      LEFT JOIN {schema}.consumer_states AS state
        ON state.consumer_name = checkpoint.consumer_name
+     LEFT JOIN {schema}.consumer_holds AS hold
+       ON hold.consumer_name = checkpoint.consumer_name
     WHERE checkpoint.consumer_name = $1
       FOR UPDATE OF checkpoint`,
 );
@@ -62,6 +65,8 @@ export type StoppedState = "paused" | "quarantined";
 export interface LockedCheckpoint {
   readonly position: bigint;
   readonly state: StoppedState | undefined;
+  /** A position that must not be passed now: a rebuild is being compared or swapped. */
+  readonly hold: bigint | undefined;
   readonly lastEventId: string | undefined;
 }
 
@@ -74,12 +79,14 @@ export async function lockCheckpoint(
   const [row] = await tx.query<{
     last_position: string;
     state: StoppedState | null;
+    hold: string | null;
     last_event_id: string | null;
   }>(LOCK_CHECKPOINT, values);
   if (row === undefined) return undefined;
   return {
     position: BigInt(row.last_position),
     state: row.state ?? undefined,
+    hold: row.hold === null ? undefined : BigInt(row.hold),
     lastEventId: row.last_event_id ?? undefined,
   };
 }

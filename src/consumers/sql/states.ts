@@ -4,28 +4,39 @@ import type { StoppedState } from "./batch.ts";
 
 const CHECKPOINT = statement(
   "checkpoint_read",
-  `SELECT checkpoint.last_position, state.state
+  `SELECT checkpoint.last_position,
+          state.state,
+          CASE WHEN hold.until > clock_timestamp() THEN hold.position END AS hold
      FROM {consumer_checkpoints} AS checkpoint
      LEFT JOIN {schema}.consumer_states AS state
        ON state.consumer_name = checkpoint.consumer_name
+     LEFT JOIN {schema}.consumer_holds AS hold
+       ON hold.consumer_name = checkpoint.consumer_name
     WHERE checkpoint.consumer_name = $1`,
 );
 
 export interface PartitionState {
   readonly checkpoint: bigint;
   readonly state: StoppedState | undefined;
+  /** A position that must not be passed now. */
+  readonly hold: bigint | undefined;
 }
 
 export async function readPartitionState(
   db: Queryable,
   partition: string,
 ): Promise<PartitionState | undefined> {
-  const [row] = await db.query<{ last_position: string; state: StoppedState | null }>(CHECKPOINT, [
-    partition,
-  ]);
-  return row === undefined
-    ? undefined
-    : { checkpoint: BigInt(row.last_position), state: row.state ?? undefined };
+  const [row] = await db.query<{
+    last_position: string;
+    state: StoppedState | null;
+    hold: string | null;
+  }>(CHECKPOINT, [partition]);
+  if (row === undefined) return undefined;
+  return {
+    checkpoint: BigInt(row.last_position),
+    state: row.state ?? undefined,
+    hold: row.hold === null ? undefined : BigInt(row.hold),
+  };
 }
 
 const QUARANTINE = statement(

@@ -4,6 +4,7 @@ import type { ConsumerStatus } from "../../../consumers/status.ts";
 import type { Tidemill } from "../../../worker/tidemill.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { bigNumber, instant, nameParams, reasonBody } from "../schemas.ts";
+import { rebuildEndpoints } from "./rebuilds.ts";
 
 const TAG = "Consumers";
 
@@ -162,5 +163,5 @@ function quarantine(mill: Tidemill): Endpoint[] {
 }
 
 export function consumerEndpoints(mill: Tidemill): Endpoint[] {
-  return [...reading(mill), ...stopping(mill), ...quarantine(mill)];
+  return [...reading(mill), ...stopping(mill), ...quarantine(mill), ...rebuildEndpoints(mill)];
 }
