@@ -4,6 +4,8 @@ import { NoSkips } from "./test/support/no-skips.ts";
 
 const source = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
+const TIMEOUTS = { testTimeout: 60_000, hookTimeout: 90_000 };
+
 export default defineConfig({
   resolve: {
     alias: {
@@ -11,17 +13,28 @@ export default defineConfig({
     },
   },
   test: {
-    include: [
-      "src/**/*.test.ts",
-      "test/**/*.test.ts",
-      "chaos/**/*.test.ts",
-      "mutants/**/*.test.ts",
-      "examples/**/*.test.ts",
-    ],
-    globalSetup: ["test/support/global-setup.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 90_000,
     maxWorkers: 3,
     reporters: ["default", new NoSkips()],
+    projects: [
+      {
+        extends: true,
+        test: {
+          ...TIMEOUTS,
+          name: "unit",
+          include: ["src/**/*.test.ts", "chaos/**/*.test.ts"],
+          // Pure: a process of its own for each file would take most of their time.
+          isolate: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          ...TIMEOUTS,
+          name: "whole",
+          globalSetup: ["test/support/global-setup.ts"],
+          include: ["test/**/*.test.ts", "mutants/**/*.test.ts", "examples/**/*.test.ts"],
+        },
+      },
+    ],
   },
 });
