@@ -7,7 +7,7 @@ import { bigNumber, instant, nameParams, reasonBody } from "../schemas.ts";
 
 const TAG = "Consumers";
 
-const consumerView = z
+export const consumerView = z
   .object({
     name: z.string().openapi({ description: "The consumer, or one partition as name/index" }),
     checkpoint: z.string(),

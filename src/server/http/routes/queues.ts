@@ -11,7 +11,7 @@ import { nameParams, reasonBody } from "../schemas.ts";
 const TAG = "Queues";
 
 const rate = z.object({ count: z.number().int(), seconds: z.number() });
-const queueView = z
+export const queueView = z
   .object({
     name: z.string(),
     isPaused: z.boolean(),
