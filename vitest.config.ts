@@ -14,6 +14,7 @@ export default defineConfig({
     include: [
       "src/**/*.test.ts",
       "test/**/*.test.ts",
+      "dashboard/src/**/*.test.ts",
       "chaos/**/*.test.ts",
       "mutants/**/*.test.ts",
       "examples/**/*.test.ts",

@@ -31,8 +31,14 @@ export interface ServerOptions {
   readonly producer?: ListenOptions | false;
   /** Streams of workers; false for none. Defaults to port 9091. */
   readonly worker?: ListenOptions | false;
-  /** REST, OpenAPI, health; false for none. Defaults to port 8080. */
+  /** REST, OpenAPI, health, dashboard; false for none. Defaults to port 8080. */
   readonly http?: ListenOptions | false;
+  /**
+   * Whether the dashboard is served at / of the same port; as a text, the folder of another build.
+   *
+   * Defaults to true.
+   */
+  readonly dashboard?: boolean | string;
   /** The page of metrics; false for none. Defaults to port 9464 of 127.0.0.1. */
   readonly metrics?: ListenOptions | false;
   /** Refuses a database whose tenants have no second wall. Defaults to false: it is logged. */
@@ -79,6 +85,7 @@ export interface ResolvedServerOptions {
   readonly producer: ResolvedListen | undefined;
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
+  readonly dashboard: boolean | string;
   readonly metrics: ResolvedListen | undefined;
   readonly requireWall: boolean;
   readonly tls: TlsOptions | undefined;
@@ -126,6 +133,7 @@ const KNOWN = [
   "producer",
   "worker",
   "http",
+  "dashboard",
   "metrics",
   "requireWall",
   "tls",
@@ -158,6 +166,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     egress,
     deliverWebhooks: resolveDelivery(given.deliverWebhooks ?? true, egress),
     ...places,
+    dashboard: requireDashboard(given.dashboard ?? true),
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),
@@ -215,6 +224,11 @@ function resolveListen(
     host: requireHost(`${name}.host`, host),
     port: requireNumber(`${name}.port`, port, rule),
   };
+}
+
+function requireDashboard(given: unknown): boolean | string {
+  if (typeof given === "boolean" || (typeof given === "string" && given !== "")) return given;
+  throw new ConfigError("dashboard must be true, false or a folder");
 }
 
 function requireHost(name: string, host: unknown): string {

@@ -2,7 +2,11 @@ import type { Store } from "../db/database.ts";
 import { type UrlGuard, WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
 import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
-import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
+import {
+  type DeadLetterFilter,
+  type DeadLetterGroups,
+  DeadLetters,
+} from "../tasks/dead-letters.ts";
 import type { EncodedTask } from "../tasks/encode.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
 import type { NewTask } from "../tasks/new-task.ts";
@@ -136,6 +140,11 @@ export class TenantScope {
 
   async redrive(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
     return await this.#dead.redrive({ ...filter, ...this.#scope }, { limit });
+  }
+
+  /** What they died of, of one queue or of all that the caller is for. */
+  async deadLetterGroups(queue: string | undefined): Promise<DeadLetterGroups> {
+    return await this.#dead.groups({ ...this.#scope, ...(queue === undefined ? {} : { queue }) });
   }
 
   async purge(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
