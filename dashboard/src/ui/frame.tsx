@@ -84,18 +84,20 @@ function TopBar({ isOpen, onToggle }: { isOpen: boolean; onToggle: () => void })
   );
 }
 
+const NAMES: Readonly<Record<Theme, string>> = { system: "Auto", light: "Light", dark: "Dark" };
+
 function ThemeChoice() {
   const theme = useTheme();
   return (
     <select
-      aria-label="Colours"
+      aria-label="Colour theme"
       value={theme}
       onChange={(event) => chooseTheme(event.target.value as Theme)}
       className="min-h-8 rounded-md border border-line bg-panel px-1.5 text-sm text-muted"
     >
       {THEMES.map((one) => (
         <option key={one} value={one}>
-          {one === "system" ? "as the system" : one}
+          {NAMES[one]}
         </option>
       ))}
     </select>

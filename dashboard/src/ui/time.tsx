@@ -12,9 +12,5 @@ export function Ago({ at }: { at: string }) {
 }
 
 export function Instant({ at }: { at: string }) {
-  return (
-    <time dateTime={at} className="whitespace-nowrap">
-      {formatInstant(at)}
-    </time>
-  );
+  return <time dateTime={at}>{formatInstant(at)}</time>;
 }

@@ -131,13 +131,14 @@ function ScheduleActs({ schedule }: { schedule: Schedule }) {
   const [asked, setAsked] = useState<ScheduleAct>();
   const { name, pausedAt } = schedule;
   const stop: ScheduleAct = pausedAt === undefined ? "pause" : "resume";
+  const verb = stop === "pause" ? "Pause" : "Resume";
   return (
     <div className="flex gap-2">
-      <Button aria-label={`Run ${name} now`} onClick={() => setAsked("run")}>
+      <Button aria-label={`Run now: ${name}`} onClick={() => setAsked("run")}>
         Run now
       </Button>
-      <Button aria-label={`${stop} ${name}`} onClick={() => setAsked(stop)}>
-        {stop === "pause" ? "Pause" : "Resume"}
+      <Button aria-label={`${verb}: ${name}`} onClick={() => setAsked(stop)}>
+        {verb}
       </Button>
       {asked === undefined ? null : (
         <ScheduleAsk schedule={schedule} act={asked} onClose={() => setAsked(undefined)} />

@@ -122,7 +122,7 @@ function About({ task }: { task: Task }) {
           ...optional("Kind", task.kind),
           ["Priority", String(task.priority)],
           ["Attempt", `${task.attempt} of ${task.maxAttempts}`],
-          ["Generation of its lease", String(task.generation)],
+          ["Generation", String(task.generation)],
           ...(partitionKey === undefined
             ? []
             : ([
