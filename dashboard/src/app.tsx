@@ -4,6 +4,7 @@ import { ConsumersPage } from "./pages/consumers/consumers-page.tsx";
 import { DeadPage } from "./pages/dead/dead-page.tsx";
 import { OverviewPage } from "./pages/overview/overview-page.tsx";
 import { QueuesPage } from "./pages/queues/queues-page.tsx";
+import { RingPage } from "./pages/ring/ring-page.tsx";
 import { SchedulesPage } from "./pages/schedules/schedules-page.tsx";
 import { TaskPage } from "./pages/tasks/task-page.tsx";
 import { TasksPage } from "./pages/tasks/tasks-page.tsx";
@@ -36,6 +37,11 @@ export function App() {
         <Route path="/consumers">
           <For act="cluster.read">
             <ConsumersPage />
+          </For>
+        </Route>
+        <Route path="/ring">
+          <For act="cluster.read">
+            <RingPage />
           </For>
         </Route>
         <Route path="/schedules">

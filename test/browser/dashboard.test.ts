@@ -5,6 +5,7 @@ import { gzipSync } from "node:zlib";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ADMIN, OTHER, READER } from "../integration/feed/scene.ts";
+import { bucketOf } from "../../src/cluster/ring.ts";
 import { onCleanup } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import {
@@ -229,13 +230,27 @@ describe("acts", () => {
   });
 });
 
+describe("the ring", () => {
+  it("tells whose a key is, and what would move", async () => {
+    await shop.mill.enqueue("orders", 1, { partitionKey: "order-4711" });
+    const { page, seen } = await visit(ADMIN);
+    await menu(page, "Ring");
+    await page.getByLabel("Whose is this key?").fill("order-4711");
+    const bucket = bucketOf("order-4711");
+    await page.getByText(`Key “order-4711” is in bucket ${bucket}`).waitFor();
+    await page.getByLabel("What would move if").selectOption("join");
+    await page.getByText(/^1\d\d buckets of 360 would move; nothing has changed\.$/).waitFor();
+    expect(seen.faults).toEqual([]);
+  });
+});
+
 /** As a link does, without loading everything again. */
 async function go(page: Page, path: string): Promise<void> {
   await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
   await live(page);
 }
 
-const PAGES = ["/", "/queues", "/tasks", "/dead-letters", "/consumers?name=invoices", "/schedules"];
+const PAGES = ["/", "/queues", "/tasks", "/dead-letters", "/consumers?name=invoices", "/ring", "/schedules"];
 
 interface AxeResult {
   readonly violations: readonly { id: string; nodes: readonly { target: unknown }[] }[];

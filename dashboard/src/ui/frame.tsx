@@ -19,6 +19,7 @@ const PLACES: readonly Place[] = [
   { href: "/tasks", text: "Tasks", act: "task.read" },
   { href: "/dead-letters", text: "Dead letters", act: "dead.read" },
   { href: "/consumers", text: "Consumers", act: "cluster.read" },
+  { href: "/ring", text: "Ring", act: "cluster.read" },
   { href: "/schedules", text: "Schedules", act: "schedule.read" },
 ];
 
