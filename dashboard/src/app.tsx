@@ -8,6 +8,7 @@ import { RingPage } from "./pages/ring/ring-page.tsx";
 import { SchedulesPage } from "./pages/schedules/schedules-page.tsx";
 import { TaskPage } from "./pages/tasks/task-page.tsx";
 import { TasksPage } from "./pages/tasks/tasks-page.tsx";
+import { TenantsPage } from "./pages/tenants/tenants-page.tsx";
 import { useSession } from "./session/session.tsx";
 import { Frame } from "./ui/frame.tsx";
 import { Page } from "./ui/page.tsx";
@@ -47,6 +48,11 @@ export function App() {
         <Route path="/schedules">
           <For act="schedule.read">
             <SchedulesPage />
+          </For>
+        </Route>
+        <Route path="/tenants">
+          <For act="cluster.read">
+            <TenantsPage />
           </For>
         </Route>
         <Route>

@@ -26,7 +26,7 @@ export function formatRate(perSecond: number): string {
 
 /** As a person says it: 0.4 s, 12 s, 3 min, 5 h, 2 d. */
 export function formatSeconds(seconds: number): string {
-  if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 0.0995) return `${Number((seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0))} ms`;
   if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   if (seconds < 99.5) return `${Math.round(seconds)} s`;
   if (seconds < 5_940) return `${Math.round(seconds / 60)} min`;

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { ADMIN, OTHER, READER } from "../integration/feed/scene.ts";
 import { bucketOf } from "../../src/cluster/ring.ts";
+import { ApiKeyAdmin } from "../../src/server/auth/api-key-admin.ts";
+import { ADMIN, OTHER, READER } from "../integration/feed/scene.ts";
 import { onCleanup } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import {
@@ -230,6 +231,30 @@ describe("acts", () => {
   });
 });
 
+describe("tenants", () => {
+  it("have quotas that can be changed, and keys that can be revoked", async () => {
+    const keys = new ApiKeyAdmin(shop.mill.engine.db);
+    const { apiKey, key } = await keys.create({ tenant: "acme", scopes: ["read"] });
+    const { page, seen } = await visit(ADMIN);
+    await menu(page, "Tenants");
+    await page.getByRole("link", { name: "acme" }).click();
+    await page.getByRole("button", { name: "Change the quota" }).click();
+    const tasks = page.getByLabel("Tasks that wait or run; empty for no limit");
+    await tasks.fill("many");
+    await page.getByRole("button", { name: "Change it" }).click();
+    await page.getByRole("alert").filter({ hasText: "a whole number" }).waitFor();
+    await tasks.fill("5000");
+    await page.getByRole("button", { name: "Change it" }).click();
+    await page.getByRole("row").filter({ hasText: "5,000 tasks" }).waitFor();
+    await page.getByRole("button", { name: `Revoke ${apiKey.id}` }).click();
+    await page.getByRole("button", { name: "Revoke it for ever" }).click();
+    await page.getByText("revoked", { exact: true }).waitFor();
+    expect((await keys.get(apiKey.id)).state).toBe("revoked");
+    expect(await page.content()).not.toContain(key.reveal());
+    expect(seen.faults).toEqual([]);
+  });
+});
+
 describe("the ring", () => {
   it("tells whose a key is, and what would move", async () => {
     await shop.mill.enqueue("orders", 1, { partitionKey: "order-4711" });
@@ -250,7 +275,16 @@ async function go(page: Page, path: string): Promise<void> {
   await live(page);
 }
 
-const PAGES = ["/", "/queues", "/tasks", "/dead-letters", "/consumers?name=invoices", "/ring", "/schedules"];
+const PAGES = [
+  "/",
+  "/queues",
+  "/tasks",
+  "/dead-letters",
+  "/consumers?name=invoices",
+  "/ring",
+  "/schedules",
+  "/tenants?tenant=default",
+];
 
 interface AxeResult {
   readonly violations: readonly { id: string; nodes: readonly { target: unknown }[] }[];
@@ -272,7 +306,7 @@ describe("for everybody", () => {
     await page.getByLabel("Token").waitFor();
     expect(await axe(page)).toEqual([]);
     await signIn(page, shop.url, ADMIN);
-    await page.getByText("1 task of queue payments died").waitFor();
+    await page.getByText(/tasks? of queue payments died/).waitFor();
     for (const path of [...PAGES, `/tasks/${id}`]) {
       await go(page, path);
       await picture(page, `${colorScheme}${path.replaceAll(/[^a-z]+/g, "-")}`);

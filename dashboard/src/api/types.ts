@@ -199,3 +199,16 @@ export interface QuotaUse extends Quota {
 export interface EventView {
   readonly position: string;
 }
+
+export interface ApiKey {
+  readonly id: string;
+  readonly tenant: string;
+  readonly name?: string;
+  readonly scopes: readonly string[];
+  readonly queues: "all" | readonly string[];
+  readonly state: "active" | "expired" | "revoked";
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  readonly revokedAt?: string;
+  readonly lastUsedAt?: string;
+}

@@ -15,6 +15,6 @@ export type ToTab =
   /** It was taken for gone, and is to say hello again. */
   | { readonly type: "who" };
 
-/** How often a tab says that it is there. Browsers let one in the background do so once a minute. */
+/** How often a tab says that it is there. One in the background may do so once a minute. */
 export const ALIVE_MS = 20_000;
 export const GONE_MS = 180_000;

@@ -36,13 +36,18 @@ function viaWorker(token: string, hear: Hear): TabLine {
   hello();
   const timer = setInterval(() => say({ type: "alive" }), ALIVE_MS);
   const bye = (): void => say({ type: "bye" });
+  // From the browser's memory, as it was when it was left.
+  const back = ({ persisted }: PageTransitionEvent): void => {
+    if (persisted) hello();
+  };
   addEventListener("pagehide", bye);
-  addEventListener("pageshow", (event) => event.persisted && hello());
+  addEventListener("pageshow", back);
   return {
     hurry: () => say({ type: "hurry" }),
     close() {
       clearInterval(timer);
       removeEventListener("pagehide", bye);
+      removeEventListener("pageshow", back);
       bye();
     },
   };

@@ -46,7 +46,7 @@ export function Confirm(props: ConfirmProps) {
       ref={dialog}
       aria-labelledby={id}
       onClose={onClose}
-      className="m-auto w-[min(34rem,calc(100vw-2rem))] rounded-lg border border-line p-0 shadow-2xl"
+      className="m-auto w-[min(34rem,calc(100vw-2rem))] rounded-lg border border-line shadow-2xl"
     >
       <form onSubmit={(event) => void submit(event)} className="flex flex-col gap-4 p-5">
         <h2 id={id} className="text-base font-semibold">

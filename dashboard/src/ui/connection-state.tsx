@@ -37,5 +37,9 @@ function Dot({ isLive }: { isLive: boolean }) {
 function Lost({ retryAtMs }: { retryAtMs: number }) {
   const now = useNow();
   const left = Math.max(0, Math.ceil(retryAtMs / 1000 - now));
-  return <span className="text-warn">Not live; tries again in {left} s</span>;
+  return (
+    <span className="text-warn">
+      Not live<span aria-hidden="true">; tries again in {left} s</span>
+    </span>
+  );
 }

@@ -6,7 +6,7 @@ import {
 } from "react";
 
 const LOOK =
-  "min-h-8 w-full rounded-md border border-muted/60 bg-panel px-2.5 py-1 text-sm text-ink placeholder:text-muted";
+  "min-h-8 w-full rounded-md border border-muted/60 bg-panel px-2.5 py-1 text-sm text-ink";
 
 interface Labelled {
   readonly label: string;

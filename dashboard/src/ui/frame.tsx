@@ -21,7 +21,14 @@ const PLACES: readonly Place[] = [
   { href: "/consumers", text: "Consumers", act: "cluster.read" },
   { href: "/ring", text: "Ring", act: "cluster.read" },
   { href: "/schedules", text: "Schedules", act: "schedule.read" },
+  { href: "/tenants", text: "Tenants", act: "cluster.read" },
 ];
+
+/** Where there is little room, the menu lies over the page; else it stands beside it. */
+const DRAWER = "absolute z-10 w-full border-b border-line bg-panel p-2";
+const COLUMN = "lg:static lg:block lg:w-44 lg:shrink-0 lg:border-r lg:border-b-0";
+const HEADER =
+  "flex flex-wrap items-center gap-x-3 gap-y-2 border-b border-line bg-panel px-3 py-2 sm:px-4";
 
 /** What is around every page. */
 export function Frame({ children }: { children: ReactNode }) {
@@ -42,7 +49,7 @@ export function Frame({ children }: { children: ReactNode }) {
         <nav
           id="menu"
           aria-label="Pages"
-          className={`${isOpen ? "block" : "hidden"} absolute z-10 w-full border-b border-line bg-panel p-2 lg:static lg:block lg:w-44 lg:shrink-0 lg:border-r lg:border-b-0`}
+          className={`${isOpen ? "block" : "hidden"} ${DRAWER} ${COLUMN}`}
         >
           <Menu location={location} />
         </nav>
@@ -58,7 +65,7 @@ function TopBar({ isOpen, onToggle }: { isOpen: boolean; onToggle: () => void })
   const { me, leave } = useSession();
   const role = me.scopes.includes("admin") ? "admin" : "read only";
   return (
-    <header className="flex flex-wrap items-center gap-x-3 gap-y-2 border-b border-line bg-panel px-3 py-2 sm:px-4">
+    <header className={HEADER}>
       <Button
         kind="quiet"
         className="lg:hidden"

@@ -26,7 +26,7 @@ export function Notices({ children }: { children: ReactNode }) {
       {children}
       <div
         role="status"
-        className="pointer-events-none fixed inset-x-0 bottom-4 z-20 flex flex-col items-center gap-2"
+        className="pointer-events-none fixed inset-x-0 bottom-4 z-20 grid place-items-center gap-2"
       >
         {notices.map(({ id, text }) => (
           <p key={id} className="rounded-md bg-ink px-4 py-2 text-sm text-canvas shadow-lg">

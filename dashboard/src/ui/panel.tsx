@@ -60,7 +60,7 @@ export function Code({ label, children }: { label: string; children: string }) {
       role="region"
       aria-label={`${label}, text`}
       tabIndex={0}
-      className="max-h-96 overflow-auto rounded-md bg-sunken p-3 font-mono text-xs whitespace-pre-wrap"
+      className="max-h-96 overflow-auto rounded-md bg-sunken p-3 text-xs whitespace-pre-wrap"
     >
       {children}
     </pre>

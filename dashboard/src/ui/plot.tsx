@@ -16,27 +16,33 @@ export interface PlotProps {
   /** Seconds since 1970, rising. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
+  /** What is shown: from so many seconds before this one up to it. */
+  readonly until: number;
   readonly format: (value: number) => string;
 }
 
-const HEIGHT = 160;
+const HEIGHT = 150;
 const AXIS_PX = 52;
+const SHOWN_SECONDS = 300;
 
 /** Lines over the last minutes. It is drawn anew only when the theme or its lines change. */
-export function Plot({ summary, times, series, format }: PlotProps) {
+export function Plot({ summary, times, series, until, format }: PlotProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const theme = useShownTheme();
   const data = [times, ...series.map(({ values }) => values)] as uPlot.AlignedData;
-  const latest = useRef({ data, series, format });
-  latest.current = { data, series, format };
+  const latest = useRef({ data, series, until, format });
+  latest.current = { data, series, until, format };
   const names = series.map(({ label }) => label).join();
   // Colours and lines make another plot.
   useEffect(() => {
     const element = place.current;
     if (element === null) return;
     const { series: lines, data: first } = latest.current;
-    const options = optionsOf(lines, (value) => latest.current.format(value));
+    const options = optionsOf(lines, {
+      format: (value) => latest.current.format(value),
+      until: () => latest.current.until,
+    });
     plot.current = new uPlot({ ...options, width: element.clientWidth || 300 }, first, element);
     const observer = new ResizeObserver(([entry]) => {
       const width = Math.floor(entry?.contentRect.width ?? 0);
@@ -48,15 +54,26 @@ export function Plot({ summary, times, series, format }: PlotProps) {
       plot.current?.destroy();
     };
   }, [theme, names]);
-  useEffect(() => plot.current?.setData(data), [data]);
+  // With every second, too: time goes on when nothing happens.
+  useEffect(() => plot.current?.setData(data));
   return (
-    <div ref={place} role="img" aria-label={summary} className="h-40 min-w-0 overflow-hidden" />
+    <div
+      ref={place}
+      role="img"
+      aria-label={summary}
+      className="h-[150px] min-w-0 overflow-hidden"
+    />
   );
+}
+
+interface Scale {
+  readonly format: (value: number) => string;
+  readonly until: () => number;
 }
 
 function optionsOf(
   lines: readonly Series[],
-  format: (value: number) => string,
+  { format, until }: Scale,
 ): Omit<uPlot.Options, "width"> {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string): string => style.getPropertyValue(name).trim();
@@ -71,9 +88,12 @@ function optionsOf(
     padding: [8, 8, 0, 0],
     cursor: { show: false },
     legend: { show: false },
-    scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
+    scales: {
+      x: { range: () => [until() - SHOWN_SECONDS, until()] },
+      y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
+    },
     axes: [
-      { ...axis, space: 80, values: "{HH}:{mm}:{ss}" },
+      { ...axis, size: 26, space: 80, values: "{HH}:{mm}:{ss}" },
       { ...axis, size: AXIS_PX, space: 34, values: (_, ticks) => ticks.map(format) },
     ],
     series: [

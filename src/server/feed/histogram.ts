@@ -1,4 +1,4 @@
-/** Upper bounds of the classes in milliseconds; what is above the last one has a class of its own. */
+/** Upper bounds of the classes in milliseconds; what is above the last has a class of its own. */
 export const BOUNDS_MS = [
   1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000,
 ] as const;

@@ -26,6 +26,7 @@ import { consumerEndpoints } from "./routes/consumers.ts";
 import { deadLetterEndpoints } from "./routes/dead-letters.ts";
 import { eventEndpoints } from "./routes/events.ts";
 import { feedEndpoints } from "./routes/feed.ts";
+import { keyEndpoints } from "./routes/keys.ts";
 import { meEndpoints } from "./routes/me.ts";
 import { queueEndpoints } from "./routes/queues.ts";
 import { quotaEndpoints } from "./routes/quotas.ts";
@@ -138,6 +139,7 @@ function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endp
     ...consumerEndpoints(mill),
     ...clusterEndpoints(mill),
     ...quotaEndpoints(mill),
+    ...keyEndpoints(mill),
     ...(feed === undefined ? [] : feedEndpoints(feed, { ...answering, ...recheck })),
     ...endpoints,
     ...codeqTaskEndpoints(codeq),

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { failed, queue } from "../../../src/index.ts";
+import { ApiKeyAdmin } from "../../../src/server/auth/api-key-admin.ts";
 import { eventually } from "../../support/eventually.ts";
 import { BRISK } from "../tasks/scene.ts";
 import { openScene, type Scene } from "./http-scene.ts";
@@ -94,5 +95,25 @@ describe("what people do", () => {
       },
     ]);
     expect(JSON.stringify(lines())).not.toContain("secret");
+  });
+});
+
+describe("API keys", () => {
+  it("are listed without their text and revoked, by admins", async () => {
+    const keys = new ApiKeyAdmin(scene.mill.engine.db);
+    const { apiKey, key } = await keys.create({ tenant: "globex", scopes: ["read"], name: "ci" });
+    const listed = await scene.call("GET", "/v1/keys?tenant=globex", { as: "admin" });
+    expect(listed.body["keys"]).toMatchObject([{ id: apiKey.id, name: "ci", state: "active" }]);
+    expect(listed.text).not.toContain(key.reveal());
+    expect((await scene.call("GET", "/v1/keys", { as: "producer" })).status).toBe(403);
+    const path = `/v1/keys/${apiKey.id}/revoke`;
+    expect((await scene.call("POST", path, { as: "producer" })).status).toBe(403);
+    const revoked = await scene.call("POST", path, { as: "admin" });
+    expect(revoked.body).toMatchObject({ id: apiKey.id, state: "revoked" });
+    expect((await scene.call("POST", path, { as: "admin" })).status).toBe(409);
+    const unknown = "0".repeat(16);
+    expect((await scene.call("POST", `/v1/keys/${unknown}/revoke`, { as: "admin" })).status).toBe(
+      404,
+    );
   });
 });

@@ -45,8 +45,8 @@ export function ActOnDead({ act, ids, onDone, onClose }: ActOnDeadProps) {
         {isPurge
           ? "They are deleted for good, and nobody can get them back. Keys that were parked " +
             "behind one of them flow again."
-          : "They become pending with all their attempts, oldest first. What earlier attempts did " +
-            "outside of the database may happen again."}
+          : "They become pending with all their attempts, oldest first. What earlier attempts " +
+            "did outside of the database may happen again."}
       </p>
       {done > 0 ? (
         <progress

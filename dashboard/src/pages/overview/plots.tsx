@@ -9,13 +9,14 @@ import { backlogOf, lastKnown, type OverviewSeries, recentMean, seriesOf } from 
 interface PlotPanelProps {
   readonly title: string;
   readonly times: readonly number[];
+  readonly until: number;
   readonly series: readonly Series[];
   /** Where each line is now, in its order. */
   readonly values: readonly string[];
   readonly format: (value: number) => string;
 }
 
-function PlotPanel({ title, times, series, values, format }: PlotPanelProps) {
+function PlotPanel({ title, times, until, series, values, format }: PlotPanelProps) {
   const items: LegendItem[] = series.map(({ label, color }, index) => ({
     label,
     color,
@@ -24,7 +25,13 @@ function PlotPanel({ title, times, series, values, format }: PlotPanelProps) {
   const now = items.map(({ label, value }) => `${label} ${value}`).join(", ");
   return (
     <Panel title={title} aside={<Legend items={items} />}>
-      <Plot summary={`${title}: ${now}`} times={times} series={series} format={format} />
+      <Plot
+        summary={`${title}: ${now}`}
+        times={times}
+        until={until}
+        series={series}
+        format={format}
+      />
     </Panel>
   );
 }
@@ -35,20 +42,26 @@ export function Plots({ live, isOperator }: { live: LiveState; isOperator: boole
   const series = seriesOf(live.seconds, now);
   return (
     <div className="grid gap-4 md:grid-cols-2 2xl:grid-cols-4">
-      <Throughput series={series} />
-      <Latency series={series} />
-      <Failures series={series} />
-      {isOperator ? <Backlog live={live} /> : null}
+      <Throughput series={series} until={now} />
+      <Latency series={series} until={now} />
+      <Failures series={series} until={now} />
+      {isOperator ? <Backlog live={live} until={now} /> : null}
     </div>
   );
 }
 
-function Throughput({ series }: { series: OverviewSeries }) {
+interface SeriesProps {
+  readonly series: OverviewSeries;
+  readonly until: number;
+}
+
+function Throughput({ series, until }: SeriesProps) {
   const { times, completed, enqueued } = series;
   return (
     <PlotPanel
       title="Throughput per second"
       times={times}
+      until={until}
       series={[
         { label: "completed", color: 1, values: completed, isArea: true },
         { label: "enqueued", color: 2, values: enqueued },
@@ -59,7 +72,7 @@ function Throughput({ series }: { series: OverviewSeries }) {
   );
 }
 
-function Latency({ series }: { series: OverviewSeries }) {
+function Latency({ series, until }: SeriesProps) {
   const { times, runP50, runP95, waitP95 } = series;
   const shown = (value: number | undefined): string =>
     value === undefined ? "–" : formatMs(value);
@@ -67,6 +80,7 @@ function Latency({ series }: { series: OverviewSeries }) {
     <PlotPanel
       title="Latency"
       times={times}
+      until={until}
       series={[
         { label: "run p50", color: 1, values: runP50 },
         { label: "run p95", color: 2, values: runP95 },
@@ -78,12 +92,13 @@ function Latency({ series }: { series: OverviewSeries }) {
   );
 }
 
-function Failures({ series }: { series: OverviewSeries }) {
+function Failures({ series, until }: SeriesProps) {
   const { times, failed, retried } = series;
   return (
     <PlotPanel
       title="Failures per second"
       times={times}
+      until={until}
       series={[
         { label: "for good", color: 2, values: failed, isArea: true },
         { label: "tried again", color: 3, values: retried },
@@ -94,13 +109,14 @@ function Failures({ series }: { series: OverviewSeries }) {
   );
 }
 
-function Backlog({ live }: { live: LiveState }) {
+function Backlog({ live, until }: { live: LiveState; until: number }) {
   const { times, oldest, depth } = backlogOf(live);
   const isKnown = times.length > 0;
   return (
     <PlotPanel
       title="Backlog"
       times={times}
+      until={until}
       series={[{ label: "oldest waits", color: 1, values: oldest, isArea: true }]}
       values={[
         isKnown

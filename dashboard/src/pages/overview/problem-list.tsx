@@ -1,5 +1,6 @@
 import { Link } from "wouter";
 import type { ClusterStatus } from "../../api/types.ts";
+import { plural } from "../../format.ts";
 import { type ProblemNote, problemsOf } from "./problems.ts";
 
 const SHOWN_MAX = 12;
@@ -9,7 +10,11 @@ export function ProblemList({ status }: { status: ClusterStatus | undefined }) {
   if (status === undefined) return <p className="text-muted">Looking at the cluster…</p>;
   const problems = problemsOf(status);
   return (
-    <section aria-label="Problems" aria-live="polite">
+    <section aria-label="Problems">
+      {/* Their texts change with every look, which nobody wants to have read out. */}
+      <p role="status" className="sr-only">
+        {plural(problems.length, "problem")}
+      </p>
       {problems.length === 0 ? (
         <p className="rounded-lg border border-line bg-good-soft px-4 py-2.5 text-good">
           Nothing is wrong.

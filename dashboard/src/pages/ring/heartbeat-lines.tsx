@@ -8,6 +8,10 @@ import { beatsOf, longestSilence } from "./beats.ts";
 const SECONDS = 120;
 const LATE_SECONDS = 7;
 
+const ROW = "grid grid-cols-[9rem_1fr] items-center gap-x-3 sm:grid-cols-[11rem_1fr_8rem]";
+
+const toneOf = (silence: number): string => (silence > LATE_SECONDS ? "text-warn" : "text-muted");
+
 /** When each worker was heard within the last two minutes, drawn to scale. */
 export function HeartbeatLines({ live: { status, moments } }: { live: LiveState }) {
   const now = useNow();
@@ -24,10 +28,7 @@ export function HeartbeatLines({ live: { status, moments } }: { live: LiveState 
           const beats = beatsOf(moments, id).filter((at) => at >= since);
           const silence = longestSilence(beats, now);
           return (
-            <li
-              key={id}
-              className="grid grid-cols-[9rem_1fr] items-center gap-x-3 sm:grid-cols-[11rem_1fr_8rem]"
-            >
+            <li key={id} className={ROW}>
               <span className="flex items-center gap-2">
                 <code title={id}>{shortId(id)}</code> <State name={state} />
               </span>
@@ -47,9 +48,7 @@ export function HeartbeatLines({ live: { status, moments } }: { live: LiveState 
                   />
                 ))}
               </svg>
-              <span
-                className={`hidden text-xs sm:block ${silence > LATE_SECONDS ? "text-warn" : "text-muted"}`}
-              >
+              <span className={`hidden text-xs sm:block ${toneOf(silence)}`}>
                 {beats.length === 0 ? "not heard" : `silent for ${formatSeconds(silence)} at most`}
               </span>
             </li>

@@ -16,6 +16,7 @@ export interface RingCircleProps {
 
 /** The buckets as a circle, clockwise from the top. The table beside it says the same in words. */
 export function RingCircle({ runs, colors, moves, bucket }: RingCircleProps) {
+  const owners = new Set(runs.map(({ owner }) => owner)).size;
   return (
     <svg
       viewBox={`${-SIZE} ${-SIZE} ${2 * SIZE} ${2 * SIZE}`}
@@ -39,10 +40,10 @@ export function RingCircle({ runs, colors, moves, bucket }: RingCircleProps) {
       ))}
       {bucket === undefined ? null : <Pointer bucket={bucket} />}
       <text textAnchor="middle" className="fill-ink text-[18px] font-semibold">
-        {new Set(runs.map(({ owner }) => owner)).size}
+        {owners}
       </text>
       <text textAnchor="middle" y="14" className="fill-muted text-[9px]">
-        owners
+        {owners === 1 ? "owner" : "owners"}
       </text>
     </svg>
   );

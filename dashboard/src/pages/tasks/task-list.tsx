@@ -8,8 +8,6 @@ import { State } from "../../ui/state.tsx";
 import { Ago } from "../../ui/time.tsx";
 
 const ROW_PX = 34;
-const COLUMNS =
-  "grid grid-cols-[6.5rem_7rem_minmax(7rem,1fr)_minmax(5rem,1fr)_5rem_7rem_minmax(9rem,2fr)] gap-x-3";
 
 export interface TaskListProps {
   readonly tasks: readonly Task[];
@@ -74,7 +72,7 @@ function Head() {
       <div
         role="row"
         aria-rowindex={1}
-        className={`${COLUMNS} border-b border-line px-4 py-1.5 text-xs font-medium text-muted`}
+        className="task-row border-b border-line px-4 py-1.5 text-xs font-medium text-muted"
       >
         {HEADS.map((head) => (
           <span key={head} role="columnheader">
@@ -93,7 +91,7 @@ function Row({ task, index, start }: { task: Task; index: number; start: number 
     <div
       role="row"
       aria-rowindex={index + 2}
-      className={`${COLUMNS} absolute inset-x-0 items-center border-b border-line px-4 hover:bg-sunken`}
+      className="task-row absolute inset-x-0 items-center border-b border-line px-4 hover:bg-sunken"
       style={{ height: ROW_PX, transform: `translateY(${start}px)` }}
     >
       <span role="cell">

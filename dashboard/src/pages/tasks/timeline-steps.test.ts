@@ -39,7 +39,9 @@ it("tells from the first day to the last, in order", () => {
 
 it("says a reason once", () => {
   const finishedAt = "2026-01-31T09:00:05Z";
-  const dead: Partial<Task> = { state: "dead", attempt: 1, reason: FAILURE.reason, finishedAt };
+  const cause = "attempts_exhausted";
+  const reason = FAILURE.reason;
+  const dead: Partial<Task> = { state: "dead", attempt: 1, reason, cause, finishedAt };
   const steps = timelineOf({ ...TASK, ...dead, claimedAt: "2026-01-31T09:00:01Z" }, [FAILURE]);
   expect(steps.filter(({ detail }) => detail === FAILURE.reason)).toHaveLength(1);
   expect(steps.at(-1)?.what).toBe("Died: out of attempts");

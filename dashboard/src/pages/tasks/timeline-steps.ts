@@ -20,7 +20,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
 const ENDS: Readonly<Record<string, Pick<TimelineStep, "what" | "tone">>> = {
   completed: { what: "Completed", tone: "good" },
   failed: { what: "Refused for good", tone: "bad" },
-  dead: { what: "Died: out of attempts", tone: "bad" },
+  dead: { what: "Died", tone: "bad" },
   cancelled: { what: "Cancelled", tone: "warn" },
 };
 
@@ -63,14 +63,22 @@ function claimOf(task: Task, failures: readonly Failure[]): TimelineStep[] {
   ];
 }
 
+const CAUSES: Readonly<Record<string, string>> = {
+  attempts_exhausted: "out of attempts",
+  worker_lost: "its workers were lost with it",
+  invalid_payload: "its payload is not valid",
+};
+
 function endOf(task: Task, failures: readonly Failure[]): TimelineStep[] {
   const end = ENDS[task.state];
   if (end === undefined || task.finishedAt === undefined) return [];
   const isTold = failures.some(({ reason }) => reason === task.reason);
+  const cause = CAUSES[task.cause ?? ""];
   return [
     {
       at: task.finishedAt,
-      ...end,
+      what: cause === undefined ? end.what : `${end.what}: ${cause}`,
+      tone: end.tone,
       ...(task.reason === undefined || isTold ? {} : { detail: task.reason }),
     },
   ];
