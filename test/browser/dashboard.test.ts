@@ -19,6 +19,7 @@ import {
   picture,
   type Shop,
   signIn,
+  traffic,
   type Watch,
   watch,
 } from "./scene.ts";
@@ -228,6 +229,7 @@ describe("acts", () => {
     await skip.click();
     await page.getByRole("dialog").waitFor({ state: "detached" });
     await page.getByRole("row").filter({ hasText: "invoices" }).getByText("running").waitFor();
+    await page.getByText("a person skipped it: order 4711 was a test").waitFor();
   });
 });
 
@@ -307,6 +309,7 @@ describe("for everybody", () => {
     expect(await axe(page)).toEqual([]);
     await signIn(page, shop.url, ADMIN);
     await page.getByText(/tasks? of queue payments died/).waitFor();
+    if (colorScheme === "light") await traffic(shop, page);
     for (const path of [...PAGES, `/tasks/${id}`]) {
       await go(page, path);
       await picture(page, `${colorScheme}${path.replaceAll(/[^a-z]+/g, "-")}`);

@@ -162,10 +162,22 @@ export async function live(page: Page): Promise<void> {
   await page.getByText("Loading…").waitFor({ state: "detached" });
 }
 
-/** Pictures for the documents, when somebody asks for new ones. */
+/** Where pictures for the documents go, when somebody asks for new ones. */
+const PICTURES = process.env["TIDEMILL_PICTURES"];
+
 export async function picture(page: Page, name: string): Promise<void> {
-  const folder = process.env["TIDEMILL_PICTURES"];
-  if (folder === undefined) return;
-  await mkdir(folder, { recursive: true });
-  await page.screenshot({ path: join(folder, `${name}.png`) });
+  if (PICTURES === undefined) return;
+  await mkdir(PICTURES, { recursive: true });
+  await page.screenshot({ path: join(PICTURES, `${name}.png`) });
+}
+
+/** Something to be seen in pictures: some seconds of mails, more and fewer. */
+export async function traffic({ mill }: Shop, page: Page): Promise<void> {
+  if (PICTURES === undefined) return;
+  for (let turn = 0; turn < 80; turn += 1) {
+    const count = 20 + Math.round(15 * Math.sin(turn / 9));
+    const tasks = Array.from({ length: count }, (_, payload) => ({ payload }));
+    await mill.enqueueMany("mails", tasks);
+    await page.waitForTimeout(250);
+  }
 }

@@ -212,3 +212,14 @@ export interface ApiKey {
   readonly revokedAt?: string;
   readonly lastUsedAt?: string;
 }
+
+export interface CrossedGap {
+  readonly position: string;
+  readonly to: string;
+  readonly at: string;
+  readonly openSeconds: number;
+  readonly how?: string;
+  readonly missing?: string;
+  readonly fence?: string;
+  readonly reason?: string;
+}

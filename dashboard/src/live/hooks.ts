@@ -22,7 +22,11 @@ export function useLive(): LiveState {
 const REFRESH_MS = 1_000;
 
 /** Fetches again what the feed does not carry, when it says that something of it has changed. */
-export function useRefreshOn(key: QueryKey, concerns: (event: LiveEvent) => boolean): void {
+export function useRefreshOn(
+  key: QueryKey,
+  concerns: (event: LiveEvent) => boolean,
+  everyMs = REFRESH_MS,
+): void {
   const store = useLiveStore();
   const client = useQueryClient();
   const latest = useRef({ key, concerns });
@@ -30,7 +34,7 @@ export function useRefreshOn(key: QueryKey, concerns: (event: LiveEvent) => bool
   useEffect(() => {
     const refresh = new Refresh(
       () => void client.invalidateQueries({ queryKey: latest.current.key }),
-      REFRESH_MS,
+      everyMs,
     );
     const stop = store.listen((event) => {
       // What was missed while nobody listened may be anything.
@@ -41,7 +45,7 @@ export function useRefreshOn(key: QueryKey, concerns: (event: LiveEvent) => bool
       stop();
       refresh.cancel();
     };
-  }, [store, client]);
+  }, [store, client, everyMs]);
 }
 
 /** The time in seconds, again every second. */

@@ -56,7 +56,7 @@ export function Login({ notice, onToken }: LoginProps) {
           Sign in
         </Button>
         <p className="text-xs text-muted">
-          <code>tidemill key create --scope read</code> makes one; <code>tidemill dev</code> prints
+          <code>tidemill key create --tenant acme --scopes read</code> makes one; <code>tidemill dev</code> prints
           some.
         </p>
       </form>

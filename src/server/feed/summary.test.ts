@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { FeedClient } from "./client.ts";
 import { FeedRow, type StoredRow } from "./feed-row.ts";
+import type { FeedFilter } from "./filter.ts";
 import { BOUNDS_MS } from "./histogram.ts";
 import { CHANGES_MAX, Summary } from "./summary.ts";
 import { TaskTimes } from "./task-times.ts";
@@ -81,6 +83,63 @@ describe("a summary", () => {
     const summary = new Summary();
     summary.add(row("pending", [1, 2, 3]), 2, undefined);
     expect(taken(summary).changes.map(({ id }) => id)).toEqual(["3"]);
+  });
+});
+
+describe("a client that reads summaries", () => {
+  const CLUSTER = { kind: "worker", tenant: null, queue: null, state: null } as const;
+
+  const open = (filter: Partial<FeedFilter> = {}): FeedClient => {
+    const client = new FeedClient({
+      filter: { tenant: "acme", queues: "all", withCluster: true, ...filter },
+      after: undefined,
+      charsMax: 100_000,
+      view: "summary",
+      catchUp: () => Promise.resolve(),
+      onLagged: () => {},
+      onEnd: () => {},
+    });
+    client.begin({ era: "era", position: 0n }, "live", false);
+    return client;
+  };
+
+  const told = async (client: FeedClient): Promise<string[]> => {
+    client.end();
+    const text = await new Response(client.stream).text();
+    return Array.from(text.matchAll(/^event: (\w+)$/gm), ([, event = ""]) => event);
+  };
+
+  it("is told of tasks before of what came after them, so that no id leaves them out", async () => {
+    const client = open();
+    client.give("era", row("pending", [1]));
+    client.give("era", row("", [1], { ...CLUSTER, data: '{"id": "w"}' }));
+    expect(await told(client)).toEqual(["ready", "summary", "worker"]);
+  });
+
+  it("is told later when it has not read, and not less", async () => {
+    const client = open();
+    client.give("era", row("pending", [1]));
+    client.sumUp(); // The beginning was not taken yet.
+    client.give("era", row("pending", [2]));
+    const reader = client.stream.getReader();
+    await reader.read();
+    client.sumUp();
+    const { value } = await reader.read();
+    const text = new TextDecoder().decode(value);
+    expect(text).toContain('"count":2');
+    expect(text).toContain(`id: era-${position}\n`);
+  });
+
+  it("is told nothing of others, nor of queues that it is not for", async () => {
+    const client = open({ queues: new Set(["mails"]), withCluster: false });
+    client.give("era", row("pending", [1], { tenant: "globex" }));
+    client.give("era", row("pending", [2], { queue: "letters" }));
+    client.give("era", row("", [1], { ...CLUSTER, data: "{}" }));
+    const reader = client.stream.getReader();
+    await reader.read();
+    client.sumUp();
+    client.end();
+    expect((await reader.read()).done).toBe(true);
   });
 });
 

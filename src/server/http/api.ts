@@ -26,6 +26,7 @@ import { consumerEndpoints } from "./routes/consumers.ts";
 import { deadLetterEndpoints } from "./routes/dead-letters.ts";
 import { eventEndpoints } from "./routes/events.ts";
 import { feedEndpoints } from "./routes/feed.ts";
+import { gapEndpoints } from "./routes/gaps.ts";
 import { keyEndpoints } from "./routes/keys.ts";
 import { meEndpoints } from "./routes/me.ts";
 import { queueEndpoints } from "./routes/queues.ts";
@@ -137,6 +138,7 @@ function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endp
     ...webhookEndpoints,
     ...eventEndpoints(mill),
     ...consumerEndpoints(mill),
+    ...gapEndpoints(mill),
     ...clusterEndpoints(mill),
     ...quotaEndpoints(mill),
     ...keyEndpoints(mill),

@@ -7,6 +7,7 @@ import { Page } from "../../ui/page.tsx";
 import { Empty, Panel, Scroller } from "../../ui/panel.tsx";
 import { State } from "../../ui/state.tsx";
 import { ConsumerPanel } from "./consumer-panel.tsx";
+import { CrossedGaps } from "./crossed-gaps.tsx";
 import { OpenGaps } from "./open-gaps.tsx";
 import { progressOf } from "./progress.ts";
 
@@ -38,7 +39,12 @@ export function ConsumersPage() {
           </Scroller>
         )}
       </Panel>
-      {consumer === undefined ? null : <ConsumerPanel key={consumer.name} consumer={consumer} />}
+      {consumer === undefined ? null : (
+        <>
+          <ConsumerPanel key={consumer.name} consumer={consumer} />
+          <CrossedGaps key={`gaps of ${consumer.name}`} name={consumer.name} />
+        </>
+      )}
       <OpenGaps gaps={openGaps} />
     </Page>
   );

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import type { QuotaUse } from "../../api/types.ts";
-import { formatBytes, formatCount, formatRate } from "../../format.ts";
 import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
 import { Facts, Panel } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
+import { describeQuota, describeUse, USE_REFRESH_MS } from "../tenants/quota-text.ts";
 
 const KEY = ["quota"];
 
@@ -15,23 +15,15 @@ export function TenantUse() {
     queryKey: KEY,
     queryFn: ({ signal }) => api.get<QuotaUse>("/v1/quota", {}, signal),
   });
-  useRefreshOn(KEY, ({ kind }) => kind === "summary");
+  useRefreshOn(KEY, ({ kind }) => kind === "summary", USE_REFRESH_MS);
   return (
     <Panel title={`Tenant ${me.tenant}`}>
       <Loaded query={query}>
-        {({ used, pendingTasks, pendingBytes, rate }) => (
+        {(quota) => (
           <Facts
             items={[
-              ["Tasks waiting or running", `${formatCount(used.tasks)}${of(pendingTasks)}`],
-              [
-                "Their payloads",
-                formatBytes(used.bytes) +
-                  (pendingBytes === null ? "" : ` of ${formatBytes(pendingBytes)}`),
-              ],
-              [
-                "Creates",
-                rate === null ? "no limit" : `${formatRate(rate.count / rate.seconds)} per second`,
-              ],
+              ["Quota", describeQuota(quota)],
+              ["Used", describeUse(quota)],
               ["Queues", me.queues === "all" ? "all" : me.queues.join(", ")],
             ]}
           />
@@ -40,5 +32,3 @@ export function TenantUse() {
     </Panel>
   );
 }
-
-const of = (limit: number | null): string => (limit === null ? "" : ` of ${formatCount(limit)}`);

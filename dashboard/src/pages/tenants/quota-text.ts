@@ -1,5 +1,5 @@
-import type { Quota, Rate } from "../../api/types.ts";
-import { formatBytes, formatCount } from "../../format.ts";
+import type { Quota, QuotaUse, Rate } from "../../api/types.ts";
+import { formatBytes, formatCount, plural } from "../../format.ts";
 
 export function describeQuota({ pendingTasks, pendingBytes, rate }: Omit<Quota, "tenant">): string {
   const parts = [
@@ -8,6 +8,15 @@ export function describeQuota({ pendingTasks, pendingBytes, rate }: Omit<Quota, 
     ...(rate === null ? [] : [`${formatCount(rate.count)} creates per ${rate.seconds} s`]),
   ];
   return parts.join(", ") || "no limit";
+}
+
+/** To ask what is used counts tasks, which is not done all the time. */
+export const USE_REFRESH_MS = 15_000;
+
+/** What is counted against a quota. Nothing is, where nothing is limited. */
+export function describeUse({ pendingTasks, pendingBytes, used }: QuotaUse): string {
+  if (pendingTasks === null && pendingBytes === null) return "not counted without a limit";
+  return `${plural(used.tasks, "task")}, ${formatBytes(used.bytes)}`;
 }
 
 /** A whole number, or null for an empty text. Throws what a person should read. */

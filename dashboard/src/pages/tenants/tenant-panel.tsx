@@ -3,7 +3,6 @@ import { useState } from "react";
 import { part } from "../../api/http.ts";
 import type { ApiKey, QuotaUse } from "../../api/types.ts";
 import { useAct } from "../../api/use-act.ts";
-import { formatBytes, formatCount } from "../../format.ts";
 import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
 import { Button } from "../../ui/button.tsx";
@@ -13,7 +12,7 @@ import { Loaded } from "../../ui/query-state.tsx";
 import { Badge } from "../../ui/state.tsx";
 import { Ago } from "../../ui/time.tsx";
 import { EditQuota } from "./edit-quota.tsx";
-import { describeQuota } from "./quota-text.ts";
+import { describeQuota, describeUse, USE_REFRESH_MS } from "./quota-text.ts";
 
 export interface TenantPanelProps {
   readonly tenant: string;
@@ -28,7 +27,7 @@ export function TenantPanel({ tenant, keys }: TenantPanelProps) {
     queryKey,
     queryFn: ({ signal }) => api.get<QuotaUse>(`/v1/tenants/${part(tenant)}/quota`, {}, signal),
   });
-  useRefreshOn(queryKey, ({ kind }) => kind === "summary" || kind === "status");
+  useRefreshOn(queryKey, ({ kind }) => kind === "summary", USE_REFRESH_MS);
   return (
     <>
       <Panel
@@ -44,8 +43,7 @@ export function TenantPanel({ tenant, keys }: TenantPanelProps) {
             <Facts
               items={[
                 ["Quota", describeQuota(quota)],
-                ["Tasks waiting or running", formatCount(quota.used.tasks)],
-                ["Their payloads", formatBytes(quota.used.bytes)],
+                ["Used", describeUse(quota)],
               ]}
             />
           )}
