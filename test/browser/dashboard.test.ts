@@ -126,7 +126,8 @@ describe("live", () => {
     const id = await enqueue("letters", { to: "Ada" });
     const row = (one: Page) => one.getByRole("row").filter({ hasText: id });
     await Promise.all([row(page).waitFor(), row(second).waitFor()]);
-    await eventually(async () => expect(await shop.streams()).toBe(1));
+    const soon = { timeoutMs: 5_000 };
+    await eventually(async () => expect(await shop.streams()).toBe(1), soon);
     await row(page).getByRole("link").click();
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByLabel("Reason (optional)").fill("not needed");

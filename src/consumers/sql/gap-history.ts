@@ -5,7 +5,8 @@ import { statement } from "../../db/statement.ts";
 const HISTORY = statement(
   "consumer_gap_history",
   `SELECT skip.gap_position, skip.skip_to_position, skip.worker_id, skip.created_at,
-          extract(epoch FROM skip.created_at - skip.first_seen_at)::float8 AS open_seconds,
+          GREATEST(0, extract(epoch FROM skip.created_at - skip.first_seen_at))::float8
+            AS open_seconds,
           evidence.how, evidence.missing, evidence.ceiling, evidence.fence::text AS fence,
           evidence.reason
      FROM {consumer_gap_skips} AS skip

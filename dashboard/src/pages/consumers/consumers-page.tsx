@@ -105,7 +105,7 @@ function ConsumerRow({ consumer, isChosen, perSecond }: ConsumerRowProps) {
   const { name, state, checkpoint, lag, parkedEvents, workerId } = consumer;
   const { rate, eta } = progressOf(consumer, perSecond);
   return (
-    <tr className={isChosen ? "bg-accent-soft" : ""}>
+    <tr className={isChosen ? "bg-sunken" : ""}>
       <td>
         <Link
           href={`/consumers?name=${encodeURIComponent(name)}`}

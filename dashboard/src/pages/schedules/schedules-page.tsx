@@ -93,7 +93,7 @@ function ScheduleRow({ schedule, isChosen }: { schedule: Schedule; isChosen: boo
   const { name, cron, timeZone, queue, nextAt, lastAt, lastTaskId, missed } = schedule;
   const { pausedAt, lastError } = schedule;
   return (
-    <tr className={isChosen ? "bg-accent-soft" : ""}>
+    <tr className={isChosen ? "bg-sunken" : ""}>
       <td>
         <Link
           href={`/schedules?name=${encodeURIComponent(name)}`}

@@ -74,7 +74,7 @@ function TenantTable({ quotas, keys, own, chosen }: TenantTableProps) {
           const quota = quotas.find(({ tenant }) => tenant === name);
           const active = keys.filter((key) => key.tenant === name && key.state === "active");
           return (
-            <tr key={name} className={name === chosen ? "bg-accent-soft" : ""}>
+            <tr key={name} className={name === chosen ? "bg-sunken" : ""}>
               <td>
                 <Link
                   href={`/tenants?tenant=${encodeURIComponent(name)}`}
