@@ -8,6 +8,8 @@ export interface LoginProps {
   readonly onToken: (token: string) => Promise<void>;
 }
 
+const MAKE_KEY = "tidemill key create --tenant acme --scopes read";
+
 /** Asks for a token. It stays in this tab, and goes to this server only. */
 export function Login({ notice, onToken }: LoginProps) {
   const [error, setError] = useState(notice);
@@ -56,8 +58,7 @@ export function Login({ notice, onToken }: LoginProps) {
           Sign in
         </Button>
         <p className="text-xs text-muted">
-          <code>tidemill key create --tenant acme --scopes read</code> makes one; <code>tidemill dev</code> prints
-          some.
+          <code>{MAKE_KEY}</code> makes one; <code>tidemill dev</code> prints some.
         </p>
       </form>
     </main>
