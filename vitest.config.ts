@@ -21,7 +21,7 @@ export default defineConfig({
         test: {
           ...TIMEOUTS,
           name: "unit",
-          include: ["src/**/*.test.ts", "chaos/**/*.test.ts"],
+          include: ["src/**/*.test.ts", "chaos/**/*.test.ts", "dashboard/src/**/*.test.ts"],
           // Pure: a process of its own for each file would take most of their time.
           isolate: false,
         },

@@ -55,7 +55,7 @@ function refuse(faults: readonly string[], hint: string): void {
 
 const run = promisify(execFile);
 const TYPESCRIPT = FILES.filter((file) =>
-  /^(src|test|bench|chaos|mutants|examples)\/.*\.ts$/.test(file),
+  /^(src|test|bench|chaos|mutants|examples|dashboard)\/.*\.tsx?$/.test(file),
 );
 const GENERATED = /\/(generated|gen)\//;
 const written = (files: readonly string[]): string[] =>

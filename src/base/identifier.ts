@@ -69,7 +69,7 @@ export function fnv1a(text: string): number {
   let hash = FNV_START;
   for (let at = 0; at < text.length; at += 1) {
     const unit = text.charCodeAt(at);
-    if (unit > 0x7f) return hashBytes(Buffer.from(text, "utf8"));
+    if (unit > 0x7f) return hashBytes(new TextEncoder().encode(text));
     hash = Math.imul(hash ^ unit, FNV_PRIME);
   }
   return hash >>> 0;

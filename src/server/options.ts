@@ -40,10 +40,16 @@ export interface ServerOptions {
   readonly producer?: ListenOptions | false;
   /** Streams of workers; false for none. Defaults to port 9091. */
   readonly worker?: ListenOptions | false;
-  /** REST, OpenAPI, health; false for none. Defaults to port 8080. */
+  /** REST, OpenAPI, health, dashboard; false for none. Defaults to port 8080. */
   readonly http?: ListenOptions | false;
   /** What one call, and the calls of one tenant, may take. Defaults to those of the REST API. */
   readonly httpLimits?: HttpLimits;
+  /**
+   * Whether the dashboard is served at / of the same port; as a text, the folder of another build.
+   *
+   * Defaults to true.
+   */
+  readonly dashboard?: boolean | string;
   /** The page of metrics; false for none. Defaults to port 9464 of 127.0.0.1. */
   readonly metrics?: ListenOptions | false;
   /**
@@ -105,6 +111,7 @@ export interface ResolvedServerOptions {
   readonly worker: ResolvedListen | undefined;
   readonly http: ResolvedListen | undefined;
   readonly httpLimits: HttpLimits;
+  readonly dashboard: boolean | string;
   readonly metrics: ResolvedListen | undefined;
   readonly cluster: ClusterOptions;
   readonly reflection: boolean;
@@ -156,6 +163,7 @@ const KNOWN = [
   "worker",
   "http",
   "httpLimits",
+  "dashboard",
   "metrics",
   "cluster",
   "reflection",
@@ -194,6 +202,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     httpLimits: resolveHttpLimits(given.httpLimits ?? {}),
     cluster: resolveCluster(given.cluster ?? {}),
     reflection: given.reflection === true,
+    dashboard: requireDashboard(given.dashboard ?? true),
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
     keepaliveSeconds: number("keepaliveSeconds"),
@@ -262,6 +271,11 @@ function resolveListen(
     host: requireHost(`${name}.host`, host),
     port: requireNumber(`${name}.port`, port, rule),
   };
+}
+
+function requireDashboard(given: unknown): boolean | string {
+  if (typeof given === "boolean" || (typeof given === "string" && given !== "")) return given;
+  throw new ConfigError("dashboard must be true, false or a folder");
 }
 
 function requireHost(name: string, host: unknown): string {

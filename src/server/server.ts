@@ -10,6 +10,7 @@ import type { Tidemill } from "../worker/tidemill.ts";
 import type { Worker } from "../worker/worker.ts";
 import { type Auth, createAuth } from "./auth/create.ts";
 import { fetchThrough } from "./auth/fetch-json.ts";
+import { clusterStatus } from "./cluster-status.ts";
 import { Feed } from "./feed/feed.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
@@ -108,7 +109,8 @@ export class TidemillServer implements AsyncDisposable {
       logger,
     });
     this.#acts = new RemoteActs(this.#desk, systemClock);
-    this.#feed = new Feed(db, { clock: systemClock, logger });
+    const readStatus = () => clusterStatus(mill);
+    this.#feed = new Feed(db, { clock: systemClock, logger, readStatus });
     this.#listen("producer", this.#options.producer, () => this.#producers());
     this.#listen("worker", this.#options.worker, () => this.#workers());
   }
@@ -161,9 +163,10 @@ export class TidemillServer implements AsyncDisposable {
     const claims = { desk: this.#desk, acts: this.#acts, clock: systemClock, leaseSeconds };
     const desk = new HttpClaims(claims);
     const feed = this.#feed;
-    const tokenCheckMs = this.#options.tokenCheckSeconds * 1000;
+    const { dashboard, tokenCheckSeconds } = this.#options;
+    const tokenCheckMs = tokenCheckSeconds * 1000;
     const served = { mill: this.#mill, auth: this.#auth, desk, feed, tokenCheckMs };
-    const parts = { ...served, tls, drainSeconds, logger };
+    const parts = { ...served, dashboard, tls, drainSeconds, logger };
     const sources: MetricsSource[] = [
       this.#mill.metrics,
       this.#mill.taskMetrics,

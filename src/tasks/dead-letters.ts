@@ -12,6 +12,7 @@ import {
   redriveDeadLetters,
   weighDeadLetters,
 } from "./sql/act.ts";
+import { readDeadGroups } from "./sql/dead-groups.ts";
 import { listTasks } from "./sql/inspect.ts";
 import { type AdminChannels, requireTaskId, type TenantOptions } from "./task-admin.ts";
 import { type TaskView, toTaskView } from "./view.ts";
@@ -38,6 +39,27 @@ export interface DeadLetterListOptions {
   readonly limit?: number;
 }
 
+export type DeadLetterGroupOptions = Pick<DeadLetterListOptions, "queue" | "queues" | "tenant">;
+
+/** Dead letters of one queue that died of the same. */
+export interface DeadLetterGroup {
+  readonly queue: string;
+  readonly cause: string;
+  /** With # for each number. */
+  readonly reason: string;
+  readonly count: number;
+  readonly firstAt: Date;
+  readonly lastAt: Date;
+  /** Oldest first. */
+  readonly ids: readonly string[];
+}
+
+export interface DeadLetterGroups {
+  readonly groups: readonly DeadLetterGroup[];
+  /** There are more dead letters than those that were looked at. */
+  readonly isCut: boolean;
+}
+
 export interface ActOnManyOptions {
   /** Stops after so many. Defaults to all. */
   readonly limit?: number;
@@ -47,6 +69,8 @@ const FILTER_KEYS = ["queue", "queues", "tenant", "cause", "kind", "ids", "parti
 const CAUSES = ["attempts_exhausted", "worker_lost", "invalid_payload"] as const;
 /** Rows per transaction: a desk of a million letters must not be one. */
 const BATCH = 1_000;
+const GROUPED_MAX = 10_000;
+const GROUPS_MAX = 200;
 
 /** Tasks that ran out of attempts, took their workers along, or no longer fit their schema. */
 export class DeadLetters {
@@ -68,6 +92,22 @@ export class DeadLetters {
     const of = queue === undefined ? queues : [queue];
     const rows = await listTasks(this.#db, { ...filter, queues: of, state: "dead", limit });
     return rows.map(toTaskView);
+  }
+
+  /** What they died of, the most frequent first: of the newest 10,000, at most 200 groups. */
+  async groups(options: DeadLetterGroupOptions = {}): Promise<DeadLetterGroups> {
+    refuseUnknown("groups", options, ["queue", "queues", "tenant"]);
+    const { tenant, queue, queues } = options;
+    const scope = { tenant, queues: queue === undefined ? queues : [queue] };
+    const most = { letters: GROUPED_MAX, groups: GROUPS_MAX };
+    const rows = await readDeadGroups(this.#db, scope, most);
+    const groups = rows.map(({ first_at: firstAt, last_at: lastAt, ...row }) => ({
+      ...row,
+      firstAt,
+      lastAt,
+    }));
+    const grouped = rows.reduce((sum, { count }) => sum + count, 0);
+    return { groups, isCut: grouped >= GROUPED_MAX || rows.length === GROUPS_MAX };
   }
 
   /**

@@ -4,7 +4,11 @@ import { EgressRefusedError } from "../delivery/egress/errors.ts";
 import { type UrlGuard, WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
 import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
-import { type DeadLetterFilter, DeadLetters } from "../tasks/dead-letters.ts";
+import {
+  type DeadLetterFilter,
+  type DeadLetterGroups,
+  DeadLetters,
+} from "../tasks/dead-letters.ts";
 import type { EncodedTask } from "../tasks/encode.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
 import { checkHttpCall, type HttpCall } from "../tasks/http-call.ts";
@@ -186,6 +190,11 @@ export class TenantScope {
     // Those that died meanwhile were not let in.
     const most = { limit: amount.tasks };
     return await this.#admitted(amount, () => this.#dead.redrive(which, most));
+  }
+
+  /** What they died of, of one queue or of all that the caller is for. */
+  async deadLetterGroups(queue: string | undefined): Promise<DeadLetterGroups> {
+    return await this.#dead.groups({ ...this.#scope, ...(queue === undefined ? {} : { queue }) });
   }
 
   async purge(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {

@@ -56,6 +56,7 @@ async function introduce(server: TidemillServer, tokens: Tokens): Promise<void> 
   const at = (name: "http" | "producer" | "worker" | "metrics"): string =>
     `${HOST}:${server.address(name).port}`;
   const http = `http://${at("http")}`;
+  await announce(`Dashboard: ${http}/ (sign in with a token from below; admin may do all)`);
   await announce(`Server: ${http} (/docs explains it), metrics at http://${at("metrics")}/metrics`);
   await announce(`gRPC: producers at ${at("producer")}, workers at ${at("worker")}`);
   await announce(`Development tokens of tenant "${TENANT}", until this ends:`);

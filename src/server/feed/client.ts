@@ -1,14 +1,20 @@
 import { writeEvent } from "./event.ts";
 import type { FeedRow } from "./feed-row.ts";
-import { type FeedFilter, textFor } from "./filter.ts";
+import { type FeedFilter, isWanted, textFor } from "./filter.ts";
 import { Outbox } from "./outbox.ts";
 import { type Place, writePlace } from "./place.ts";
+import { Summary } from "./summary.ts";
+import type { RowTimes } from "./task-times.ts";
+
+/** Every change by itself, or what became of how many. */
+export type FeedViewName = "changes" | "summary";
 
 export interface ClientOptions {
   readonly filter: FeedFilter;
   /** Where it wants to go on; undefined for what happens from now on. */
   readonly after: Place | undefined;
   readonly charsMax: number;
+  readonly view: FeedViewName;
   /** Fetches more of what it has missed, or finds that it has missed nothing. */
   readonly catchUp: (client: FeedClient) => Promise<void>;
   readonly onLagged: (missed: number) => void;
@@ -37,6 +43,7 @@ export class FeedClient {
   after: Place | undefined;
   readonly #options: ClientOptions;
   readonly #outbox: Outbox;
+  readonly #summary: Summary | undefined;
   readonly #encoder = new TextEncoder();
   readonly #ending = new AbortController();
   /** Of the row at which it goes on: what it has seen of it. */
@@ -55,6 +62,7 @@ export class FeedClient {
     this.filter = options.filter;
     this.after = options.after;
     this.#outbox = new Outbox(options.charsMax);
+    this.#summary = options.view === "summary" ? new Summary() : undefined;
     const source = {
       start: (controller: ReadableStreamDefaultController<Uint8Array>): void => {
         this.#controller = controller;
@@ -69,6 +77,10 @@ export class FeedClient {
   /** Aborts when no more comes. */
   get ended(): AbortSignal {
     return this.#ending.signal;
+  }
+
+  get hasSummary(): boolean {
+    return this.#summary !== undefined;
   }
 
   /** What it has not taken yet. */
@@ -108,15 +120,30 @@ export class FeedClient {
     this.phase = "waiting";
     this.after = undefined;
     this.#outbox.clear();
+    this.#summary?.clear();
     this.#say(writeEvent("reset", { reason }));
   }
 
-  /** Of one that is behind: the next row in the order of positions. */
-  give(era: string, row: FeedRow): void {
+  /**
+   * The next row in the order of positions, of one that is behind or reads summaries; how long
+   * things took, if somebody measured it.
+   */
+  give(era: string, row: FeedRow, times?: RowTimes): void {
     const skipped = row.position === this.#known?.position ? this.#known.index : 0;
+    if (this.#summary !== undefined && row.kind === "task") {
+      if (isWanted(this.filter, row)) this.#summary.add(row, skipped, times);
+      this.#place = { era, position: row.position };
+      return;
+    }
     const text = textFor(this.filter, row, skipped);
-    if (text !== "") this.#outbox.put(text);
-    this.#place = { era, position: row.position };
+    const place = { era, position: row.position };
+    if (text !== "") {
+      // Its id is behind theirs: who goes on from it must have been told of them.
+      this.#saySummary();
+      if (this.phase === "behind") this.#outbox.put(text);
+      else this.offer(text, row.count - skipped, place);
+    }
+    this.#place = place;
   }
 
   /** Of one that is live: so many messages of the next row that it wants. */
@@ -124,6 +151,11 @@ export class FeedClient {
     if (this.#outbox.add(text, messages)) this.#wake?.();
     else this.#lostAfter ??= this.#place;
     this.#place = place;
+  }
+
+  /** What became of tasks since the last time, if it has taken that: else it is told later. */
+  sumUp(): void {
+    if (this.#outbox.isEmpty && !this.#outbox.hasLost) this.#saySummary();
   }
 
   /** Something that is said only when there is nothing else. */
@@ -145,6 +177,12 @@ export class FeedClient {
     this.end();
     this.#outbox.clear();
     this.#controller?.error(new Error("the client does not read"));
+  }
+
+  #saySummary(): void {
+    const place = this.#place;
+    if (this.#summary === undefined || this.#summary.isEmpty || place === undefined) return;
+    this.#say(`id: ${writePlace(place)}\nevent: summary\ndata: ${this.#summary.take()}\n\n`);
   }
 
   #say(text: string): void {

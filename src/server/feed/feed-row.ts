@@ -53,6 +53,26 @@ export class FeedRow {
     this.#tail = this.kind === "task" ? tailOf(stored) : "";
   }
 
+  get at(): Date {
+    return this.#stored.at;
+  }
+
+  /** Whether its tasks were claimed before, and wait to be claimed again. */
+  get isRetry(): boolean {
+    return /^(pending|scheduled)$/.test(this.state) && (this.#stored.attempt ?? 0) > 0;
+  }
+
+  /** Of a change of tasks: which they are. */
+  *taskIds(): Generator<string> {
+    if (this.kind !== "task") return;
+    for (let index = 0; index < this.count; index += 1) yield this.#taskIdAt(index);
+  }
+
+  /** The data of all its changes but the first so many. */
+  dataAfter(skipped: number): string[] {
+    return Array.from({ length: this.count - skipped }, (_, at) => this.#dataAt(skipped + at));
+  }
+
   /** The messages of all its changes but the first so many. */
   textAfter(skipped: number): string {
     if (skipped === 0 && this.#all !== undefined) return this.#all;
@@ -78,11 +98,16 @@ export class FeedRow {
   #textAt(index: number): string {
     const { position, kind } = this;
     const id = writePlace({ era: this.#era, position, index: index + 1 });
-    const data =
-      kind === "task"
-        ? `{"id":"${this.#ids?.[index] ?? this.#firstId + BigInt(index)}"${this.#tail}`
-        : clusterData(this.#stored);
-    return `id: ${id}\nevent: ${kind}\ndata: ${data}\n\n`;
+    return `id: ${id}\nevent: ${kind}\ndata: ${this.#dataAt(index)}\n\n`;
+  }
+
+  #dataAt(index: number): string {
+    if (this.kind !== "task") return clusterData(this.#stored);
+    return `{"id":"${this.#taskIdAt(index)}"${this.#tail}`;
+  }
+
+  #taskIdAt(index: number): string {
+    return this.#ids?.[index] ?? String(this.#firstId + BigInt(index));
   }
 }
 

@@ -8,12 +8,16 @@ import { HEARTBEAT } from "./event.ts";
 import { FeedHub, type HubOptions } from "./hub.ts";
 import { FeedMetrics } from "./metrics.ts";
 import { FeedReader } from "./reader.ts";
+import { StatusTeller } from "./status-teller.ts";
+import { Summaries } from "./summaries.ts";
 
 export interface FeedSettings extends Pick<HubOptions, "clientCharsMax"> {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Defaults to 15,000. */
   readonly heartbeatMs?: number;
+  /** The state of the cluster, for those who read summaries. Defaults to none. */
+  readonly readStatus?: () => Promise<object>;
 }
 
 const HEARTBEAT_MS = 15_000;
@@ -27,7 +31,7 @@ export class Feed {
   readonly services: readonly Service[];
 
   constructor(db: Database, options: FeedSettings) {
-    const { clock, logger, heartbeatMs = HEARTBEAT_MS, clientCharsMax } = options;
+    const { clock, logger, heartbeatMs = HEARTBEAT_MS, clientCharsMax, readStatus } = options;
     const { metrics } = this;
     const onClient = (): void => reader.bell.ring();
     this.hub = new FeedHub({
@@ -38,7 +42,14 @@ export class Feed {
     });
     const channel = db.names.splices["tasks_channel"] ?? "";
     const reader = new FeedReader(db, this.hub, { channel, metrics, clock, logger });
-    this.services = [reader, new Heartbeats(this.hub, clock, heartbeatMs)];
+    this.services = [
+      reader,
+      new Heartbeats(this.hub, clock, heartbeatMs),
+      new Summaries(this.hub, clock),
+      ...(readStatus === undefined
+        ? []
+        : [new StatusTeller(this.hub, { clock, logger, readStatus })]),
+    ];
   }
 
   /** Ends all streams, and takes no more. */

@@ -24,13 +24,20 @@ export function signatureOf({ tenant, queues, states, taskId, withCluster }: Fee
 export const messagesOf = ({ taskId }: FeedFilter, row: FeedRow): number =>
   taskId === undefined ? row.count : 1;
 
+/** Whether anything of a row may be told to somebody, who also wants it. */
+export function isWanted(filter: FeedFilter, row: FeedRow): boolean {
+  if (row.kind !== "task") return filter.withCluster;
+  // Compared before anything else: nothing of a tenant reaches another.
+  if (row.tenant !== filter.tenant) return false;
+  if (filter.queues !== "all" && !filter.queues.has(row.queue)) return false;
+  return filter.states === undefined || filter.states.has(row.state);
+}
+
 /** The messages of a row for somebody, but for the first so many changes. "" for none. */
 export function textFor(filter: FeedFilter, row: FeedRow, skipped = 0): string {
-  if (row.kind !== "task") return filter.withCluster ? row.textAfter(skipped) : "";
-  // Compared before anything else: nothing of a tenant reaches another.
-  if (row.tenant !== filter.tenant) return "";
-  if (filter.queues !== "all" && !filter.queues.has(row.queue)) return "";
-  if (filter.states !== undefined && !filter.states.has(row.state)) return "";
-  if (filter.taskId !== undefined) return row.textOf(filter.taskId, skipped);
+  if (!isWanted(filter, row)) return "";
+  if (row.kind === "task" && filter.taskId !== undefined) {
+    return row.textOf(filter.taskId, skipped);
+  }
   return row.textAfter(skipped);
 }

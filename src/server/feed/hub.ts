@@ -1,12 +1,13 @@
 import { LimitError, UnavailableError } from "../../base/errors.ts";
 import type { Queryable } from "../../db/database.ts";
-import { FeedClient } from "./client.ts";
+import { FeedClient, type FeedViewName } from "./client.ts";
 import { FeedRow } from "./feed-row.ts";
 import { type FeedFilter, messagesOf, signatureOf, textFor } from "./filter.ts";
 import type { FeedMetrics } from "./metrics.ts";
 import type { Place } from "./place.ts";
 import { PAGE_CHANGES, RecentRows, type RowsUpTo } from "./recent-rows.ts";
 import { readChanges } from "./sql/feed.ts";
+import { TaskTimes } from "./task-times.ts";
 
 export interface HubOptions {
   /** For what clients have missed. What happens now comes from one reader for all of them. */
@@ -28,6 +29,14 @@ interface Group {
   readonly clients: Set<FeedClient>;
 }
 
+/** Who reads, from where on, and in which form. */
+export interface Subscription {
+  readonly filter: FeedFilter;
+  readonly after: Place | undefined;
+  /** Defaults to "changes". */
+  readonly view?: FeedViewName;
+}
+
 const CHARS_MAX = 1024 * 1024;
 const RECENT_CHANGES_MAX = 20_000;
 const GONE = "what follows this place is no longer kept; read the present state again";
@@ -39,8 +48,11 @@ export class FeedHub {
   readonly #clients = new Set<FeedClient>();
   /** Those who want the same, by what they want: each row is looked at once for all of them. */
   readonly #groups = new Map<string, Group>();
+  /** Those who read summaries. */
+  readonly #summing = new Set<FeedClient>();
   readonly #tenants = new Map<string, number>();
   readonly #recent = new RecentRows(RECENT_CHANGES_MAX);
+  readonly #times = new TaskTimes();
   #era: string | undefined;
   #frontier = 0n;
   /** Those who are behind read one after the other. */
@@ -64,8 +76,14 @@ export class FeedHub {
     return this.#clients;
   }
 
+  /** Whether somebody wants to be told how many, and how long. */
+  get hasSummaries(): boolean {
+    return this.#summing.size > 0;
+  }
+
   /** Refuses one too many. */
-  subscribe(filter: FeedFilter, after: Place | undefined, limits: ClientLimits): FeedClient {
+  subscribe(wanted: Subscription, limits: ClientLimits): FeedClient {
+    const { filter, after, view = "changes" } = wanted;
     if (this.#isClosed) throw new UnavailableError("this server is about to stop; ask another");
     const ofTenant = this.#tenants.get(filter.tenant) ?? 0;
     if (this.#clients.size >= limits.clientsMax || ofTenant >= limits.tenantClientsMax) {
@@ -76,20 +94,27 @@ export class FeedHub {
       filter,
       after,
       charsMax,
+      view,
       catchUp: (one) => this.#catchUp(one),
       onLagged: (missed) => metrics.missed.add(missed),
       onEnd: (one) => this.#leave(one),
     });
     this.#clients.add(client);
-    const signature = signatureOf(filter);
-    const group = this.#groups.get(signature) ?? { filter, clients: new Set() };
-    group.clients.add(client);
-    this.#groups.set(signature, group);
+    if (view === "summary") this.#summing.add(client);
+    else this.#group(client);
     this.#tenants.set(filter.tenant, ofTenant + 1);
     metrics.clients.set(this.#clients.size);
     this.#admit(client);
     this.#options.onClient();
     return client;
+  }
+
+  #group(client: FeedClient): void {
+    const { filter } = client;
+    const signature = signatureOf(filter);
+    const group = this.#groups.get(signature) ?? { filter, clients: new Set() };
+    group.clients.add(client);
+    this.#groups.set(signature, group);
   }
 
   /** The feed is complete behind this position: whoever waits for that is told. */
@@ -106,6 +131,7 @@ export class FeedHub {
     if (era === undefined) return 0;
     this.#recent.add(row);
     this.#options.metrics.changes.add(row.count);
+    this.#sumUp(era, row);
     const place = { era, position: row.position };
     let wanted = 0;
     for (const { filter, clients } of this.#groups.values()) {
@@ -127,6 +153,16 @@ export class FeedHub {
     for (const client of this.#clients) if (client.phase === "waiting") this.#admit(client);
   }
 
+  /** Times are taken while somebody wants them; who comes later misses a few. */
+  #sumUp(era: string, row: FeedRow): void {
+    if (this.#summing.size === 0) {
+      this.#times.clear();
+      return;
+    }
+    const times = this.#times.note(row);
+    for (const client of this.#summing) if (client.phase === "live") client.give(era, row, times);
+  }
+
   /** Changes may have been missed: everybody begins anew, once it is open again. */
   reset(reason: string): void {
     this.sleep();
@@ -137,6 +173,7 @@ export class FeedHub {
   sleep(): void {
     this.#era = undefined;
     this.#recent.clear(0n);
+    this.#times.clear();
   }
 
   /** The highest place to which somebody wants to go back and that was not reached here yet. */
@@ -186,6 +223,7 @@ export class FeedHub {
 
   #leave(client: FeedClient): void {
     if (!this.#clients.delete(client)) return;
+    this.#summing.delete(client);
     const { tenant } = client.filter;
     const signature = signatureOf(client.filter);
     const group = this.#groups.get(signature);

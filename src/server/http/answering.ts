@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { LimitError, messageOf } from "../../base/errors.ts";
 import { writeJson } from "../../base/json-text.ts";
 import type { Logger } from "../../base/log.ts";
+import { audit } from "./audit.ts";
 import type { Answer, Endpoint, ErrorStyle } from "./endpoint.ts";
 import { type Arrival, type GateContext, letIn, requestIdOf } from "./gate.ts";
 import type { HttpMetrics } from "./metrics.ts";
@@ -25,7 +26,9 @@ export async function answer(
   let response: Response;
   try {
     const call = await letIn(context, endpoint, { request, params, requestId });
-    response = toResponse(await endpoint.handle(call), requestId);
+    const answered = await endpoint.handle(call);
+    audit(context.logger, endpoint, call, answered.status);
+    response = toResponse(answered, requestId);
   } catch (error) {
     if (error instanceof LimitError) metrics.limited.add();
     const { errors = "problem" } = endpoint;

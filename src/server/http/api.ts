@@ -10,6 +10,7 @@ import type { ClaimDesk } from "./claim-desk.ts";
 import { codeqAdminEndpoints } from "./codeq/admin.ts";
 import { codeqClaimEndpoints } from "./codeq/claims.ts";
 import { codeqTaskEndpoints } from "./codeq/tasks.ts";
+import type { Dashboard } from "./dashboard.ts";
 import { writeDocsPage } from "./docs-page.ts";
 import { describe, type OpenPlace } from "./document.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -25,6 +26,9 @@ import { consumerEndpoints } from "./routes/consumers.ts";
 import { deadLetterEndpoints } from "./routes/dead-letters.ts";
 import { eventEndpoints } from "./routes/events.ts";
 import { feedEndpoints } from "./routes/feed.ts";
+import { gapEndpoints } from "./routes/gaps.ts";
+import { keyEndpoints } from "./routes/keys.ts";
+import { meEndpoints } from "./routes/me.ts";
 import { queueEndpoints } from "./routes/queues.ts";
 import { quotaEndpoints } from "./routes/quotas.ts";
 import { scheduleEndpoints } from "./routes/schedules.ts";
@@ -42,6 +46,8 @@ export interface HttpApiContext {
   readonly desk?: ClaimDesk;
   /** Without one, there is no feed here. */
   readonly feed?: Feed;
+  /** Without one, there are no pages for people here but /docs. */
+  readonly dashboard?: Dashboard;
   /** How often the token of a feed is looked at again. Defaults to 5,000. */
   readonly tokenCheckMs?: number;
   /** Other endpoints to be served in the same way. Defaults to none. */
@@ -109,7 +115,7 @@ export function createHttpApi(context: HttpApiContext, limits: HttpLimits = {}):
   const endpoints = endpointsOf(context, answering);
   const app = new Hono();
   addOpenPlaces(app, endpoints, readiness);
-  addEndpoints(app, answering, endpoints);
+  addEndpoints(app, answering, endpoints, context.dashboard);
   return {
     metrics,
     fetch: async (request) => secure(await app.fetch(request)),
@@ -123,6 +129,7 @@ function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endp
   const recheck = tokenCheckMs === undefined ? {} : { recheckMs: tokenCheckMs };
   const codeq = { mill, tenants, limits, waits };
   return [
+    ...meEndpoints,
     ...taskEndpoints(limits, waits),
     ...(desk === undefined ? [] : claimEndpoints(desk, limits, waits)),
     ...queueEndpoints(mill),
@@ -131,8 +138,10 @@ function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endp
     ...webhookEndpoints,
     ...eventEndpoints(mill),
     ...consumerEndpoints(mill),
+    ...gapEndpoints(mill),
     ...clusterEndpoints(mill),
     ...quotaEndpoints(mill),
+    ...keyEndpoints(mill),
     ...(feed === undefined ? [] : feedEndpoints(feed, { ...answering, ...recheck })),
     ...endpoints,
     ...codeqTaskEndpoints(codeq),
@@ -159,7 +168,12 @@ function addOpenPlaces(app: Hono, endpoints: readonly Endpoint[], readiness: Rea
   );
 }
 
-function addEndpoints(app: Hono, context: AnsweringContext, endpoints: readonly Endpoint[]): void {
+function addEndpoints(
+  app: Hono,
+  context: AnsweringContext,
+  endpoints: readonly Endpoint[],
+  dashboard: Dashboard | undefined,
+): void {
   const { logger } = context;
   const methods = new Map(OPEN_PLACES.map(({ path }) => [path, ["GET"]]));
   for (const one of endpoints) {
@@ -174,8 +188,11 @@ function addEndpoints(app: Hono, context: AnsweringContext, endpoints: readonly 
       refuse(wrongMethod(allowed), requestIdOf(req.raw.headers), { errors, logger }),
     );
   }
-  app.notFound(({ req }) =>
-    refuse(noSuchPath(), requestIdOf(req.raw.headers), { errors: "problem", logger }),
+  // Last: whatever the server itself has at a path holds over a page.
+  app.notFound(
+    ({ req }) =>
+      dashboard?.answer(req.raw) ??
+      refuse(noSuchPath(), requestIdOf(req.raw.headers), { errors: "problem", logger }),
   );
   app.onError((error, { req }) =>
     refuse(error, requestIdOf(req.raw.headers), { errors: "problem", logger }),

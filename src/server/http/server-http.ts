@@ -8,6 +8,7 @@ import type { TlsOptions } from "../grpc/tls.ts";
 import type { ResolvedListen } from "../options.ts";
 import { createHttpApi, type HttpApi } from "./api.ts";
 import type { ClaimDesk } from "./claim-desk.ts";
+import { Dashboard } from "./dashboard.ts";
 import { HttpListener, type ListenerContext } from "./listener.ts";
 import type { HttpLimits } from "./options.ts";
 
@@ -23,6 +24,8 @@ export interface ApiParts {
   readonly desk: ClaimDesk & { drain(): void };
   readonly feed: Feed;
   readonly tokenCheckMs: number;
+  /** Whether there is one; as a text, where it lies. */
+  readonly dashboard: boolean | string;
   readonly logger: Logger;
   readonly httpLimits: HttpLimits;
 }
@@ -31,8 +34,10 @@ export interface ApiParts {
 export function apiOf(tenants: Tenants, { auth, httpLimits, ...parts }: ApiParts): HttpApi {
   const { authenticator } = auth;
   const { mill, desk, feed, tokenCheckMs, logger } = parts;
+  const served = { mill, tenants, authenticator, desk, feed, tokenCheckMs, logger };
+  const dashboard = findDashboard(parts);
   const api = createHttpApi(
-    { mill, tenants, authenticator, desk, feed, tokenCheckMs, logger },
+    { ...served, ...(dashboard === undefined ? {} : { dashboard }) },
     httpLimits,
   );
   const drain = (): void => {
@@ -41,6 +46,17 @@ export function apiOf(tenants: Tenants, { auth, httpLimits, ...parts }: ApiParts
     feed.drain();
   };
   return { ...api, drain };
+}
+
+function findDashboard({
+  dashboard: wanted,
+  logger,
+}: Pick<ApiParts, "dashboard" | "logger">): Dashboard | undefined {
+  if (wanted === false) return undefined;
+  if (typeof wanted === "string") return new Dashboard(wanted);
+  const found = Dashboard.find();
+  if (found === undefined) logger.info({}, "there is no dashboard: it was not built");
+  return found;
 }
 
 type Answers = Pick<ListenerContext, "fetch"> & { readonly drain?: () => void };

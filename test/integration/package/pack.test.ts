@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -54,9 +54,25 @@ describe("the packed package", () => {
     expect(packed).toContain("sql/migrations/0001_event_store.sql");
     expect(packed).toContain("sql/migrations/0001_event_store.native.sql");
     expect(packed).toContain("proto/tidemill/v1/worker.proto");
+    expect(packed).toContain("dist/dashboard/index.html");
+    const scripts = packed.filter((path) => /^dist\/dashboard\/assets\/.+\.js\.br$/.test(path));
+    expect(scripts).toHaveLength(2);
     const others = /^(dist|sql|proto)\/|^(package\.json|README\.md|LICENSE|CHANGELOG\.md)$/;
     expect(packed.filter((path) => !others.test(path))).toEqual([]);
     expect(packed.filter((path) => /\.test\./.test(path))).toEqual([]);
+  });
+
+  it("finds its dashboard, and loads no package for it", async () => {
+    const script = `
+      import { Dashboard } from "./node_modules/tidemill/dist/server/http/dashboard.js";
+      const page = Dashboard.find().answer(new Request("http://localhost/"));
+      console.log(page.status, (await page.text()).includes("/assets/index-"));`;
+    await writeFile(join(app, "dashboard.js"), script);
+    const { stdout } = await run(process.execPath, ["dashboard.js"], { cwd: app });
+    expect(stdout.trim()).toBe("200 true");
+    const installed = await readdir(join(app, "node_modules"));
+    expect(installed).not.toContain("react");
+    expect(installed).not.toContain("vite");
   });
 
   it("runs its command", async () => {

@@ -1,7 +1,10 @@
 import { z } from "@hono/zod-openapi";
 import type { Tidemill } from "../../../worker/tidemill.ts";
+import { clusterStatus } from "../../cluster-status.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { anyJson } from "../schemas.ts";
+import { consumerView } from "./consumers.ts";
+import { queueView } from "./queues.ts";
 
 const TAG = "Cluster";
 
@@ -32,8 +35,35 @@ const ringView = z
   })
   .openapi("Ring");
 
+const gapsView = z.object({
+  positions: z.array(z.string()),
+  holders: z.array(z.record(z.string(), anyJson)),
+});
+
+const statusView = z
+  .object({
+    latestPosition: z.string(),
+    leader,
+    workers: z.array(workerView),
+    consumers: z.array(consumerView),
+    openGaps: gapsView,
+    queues: z.array(queueView),
+  })
+  .openapi("Status");
+
 export function clusterEndpoints(mill: Tidemill): Endpoint[] {
   return [
+    endpoint({
+      method: "get",
+      path: "/v1/status",
+      tag: TAG,
+      summary: "Workers, consumers, queues, who leads and open gaps, at once",
+      act: "cluster.read",
+      answers: { 200: { description: "The cluster", schema: statusView } },
+      async handle() {
+        return { status: 200, body: await clusterStatus(mill) };
+      },
+    }),
     endpoint({
       method: "get",
       path: "/v1/workers",
@@ -71,10 +101,7 @@ export function clusterEndpoints(mill: Tidemill): Endpoint[] {
       answers: {
         200: {
           description: "Open gaps",
-          schema: z.object({
-            positions: z.array(z.string()),
-            holders: z.array(z.record(z.string(), anyJson)),
-          }),
+          schema: gapsView,
         },
       },
       async handle() {

@@ -8,7 +8,7 @@ import { rebuildEndpoints } from "./rebuilds.ts";
 
 const TAG = "Consumers";
 
-const consumerView = z
+export const consumerView = z
   .object({
     name: z.string().openapi({ description: "The consumer, or one partition as name/index" }),
     checkpoint: z.string(),

@@ -4,7 +4,7 @@ import { withoutUndefined } from "../../../base/options.ts";
 import type { DeadLetterFilter } from "../../../tasks/dead-letters.ts";
 import { type Caller, requireMay } from "../../auth/caller.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
-import { idParams, limit, name, payloadFields, payloadOf, taskId } from "../schemas.ts";
+import { idParams, instant, limit, name, payloadFields, payloadOf, taskId } from "../schemas.ts";
 import { taskView, toTask } from "../views.ts";
 
 const TAG = "Dead letters";
@@ -41,6 +41,38 @@ const list = endpoint({
     });
     const last = rows.length < most ? undefined : rows.at(-1)?.id;
     return { status: 200, body: { deadLetters: rows.map(toTask), cursor: last } };
+  },
+});
+
+const groupView = z
+  .object({
+    queue: z.string(),
+    cause: z.string(),
+    reason: z.string().openapi({ description: "With # for each number" }),
+    count: z.number().int(),
+    firstAt: instant,
+    lastAt: instant,
+    ids: z.array(z.string()),
+  })
+  .openapi("DeadLetterGroup");
+
+const groups = endpoint({
+  method: "get",
+  path: "/v1/dead-letters/groups",
+  tag: TAG,
+  summary: "What dead letters died of, the most frequent first",
+  description: "Of the newest 10,000. `isCut` tells that there are more.",
+  act: "dead.read",
+  query: z.strictObject({ queue: name.optional() }),
+  answers: {
+    200: {
+      description: "Groups",
+      schema: z.object({ groups: z.array(groupView), isCut: z.boolean() }),
+    },
+  },
+  async handle({ caller, scope, query: { queue } }) {
+    if (queue !== undefined) requireMay(caller, "dead.read", queue);
+    return { status: 200, body: await scope.deadLetterGroups(queue) };
   },
 });
 
@@ -136,4 +168,4 @@ const purge = endpoint({
   },
 });
 
-export const deadLetterEndpoints: readonly Endpoint[] = [list, edit, redrive, purge];
+export const deadLetterEndpoints: readonly Endpoint[] = [list, groups, edit, redrive, purge];

@@ -6,7 +6,7 @@ import { Secret } from "../../../base/secret.ts";
 import { type Authenticator, bearerOf } from "../../auth/authenticator.ts";
 import { type Caller, may, requireMay } from "../../auth/caller.ts";
 import { StreamAuth } from "../../auth/stream-auth.ts";
-import type { FeedClient } from "../../feed/client.ts";
+import type { FeedClient, FeedViewName } from "../../feed/client.ts";
 import { FEED_STATES } from "../../feed/event.ts";
 import type { Feed } from "../../feed/feed.ts";
 import type { FeedFilter } from "../../feed/filter.ts";
@@ -36,6 +36,9 @@ const query = z.strictObject({
     .optional()
     .openapi({ type: "string", example: "failed,dead", description: "One, or several" }),
   task: taskId.optional(),
+  view: z.enum(["changes", "summary"]).optional().openapi({
+    description: "Every change by itself, or four times a second what became of how many",
+  }),
   after: z.string().max(PLACE_MAX).optional().openapi({
     description: "The id of the last event that was seen; Last-Event-ID holds over it",
   }),
@@ -58,6 +61,11 @@ function filterOf(caller: Caller, { queue, state, task }: FeedQuery): FeedFilter
     ...(task === undefined ? {} : { taskId: task }),
     withCluster: !isOfTasks && may(caller, "cluster.read"),
   };
+}
+
+function viewOf({ view = "changes", task }: FeedQuery): FeedViewName {
+  if (view === "changes" || task === undefined) return view;
+  throw new InvalidInputError("a summary is of many tasks: leave out task, or view");
 }
 
 function placeOf(headers: Headers, { after }: FeedQuery): Place | undefined {
@@ -87,7 +95,8 @@ export function feedEndpoints(feed: Feed, context: FeedEndpointContext): Endpoin
         200: { description: "Events", schema: z.string(), type: "text/event-stream" },
       },
       handle({ caller, query: given, headers, signal }) {
-        const client = feed.hub.subscribe(filterOf(caller, given), placeOf(headers, given), limits);
+        const wanted = { filter: filterOf(caller, given), after: placeOf(headers, given) };
+        const client = feed.hub.subscribe({ ...wanted, view: viewOf(given) }, limits);
         void endWithToken(client, caller, { headers, signal, context });
         return Promise.resolve({ status: 200, stream: client.stream, headers: HEADERS });
       },

@@ -12,7 +12,7 @@ import { backoff, httpCall, name, nameParams, priority, reasonBody } from "../sc
 const TAG = "Queues";
 
 const rate = z.object({ count: z.number().int(), seconds: z.number() });
-const queueView = z
+export const queueView = z
   .object({
     name: z.string(),
     isPaused: z.boolean(),

@@ -1,0 +1,225 @@
+/** What the server answers, as far as the pages read it. docs/reference/http.md has the rest. */
+
+export const TASK_STATES = [
+  "scheduled",
+  "pending",
+  "running",
+  "completed",
+  "failed",
+  "dead",
+  "cancelled",
+] as const;
+export type TaskState = (typeof TASK_STATES)[number];
+
+export interface Me {
+  readonly tenant: string;
+  readonly subject: string;
+  readonly scopes: readonly string[];
+  readonly queues: "all" | readonly string[];
+  readonly expiresAt?: string;
+  readonly acts: readonly string[];
+  readonly version: string;
+}
+
+export interface Worker {
+  readonly id: string;
+  readonly status: "active" | "draining" | "stopped" | "dead";
+  readonly host?: string;
+  readonly pid?: number;
+  readonly version?: string;
+  readonly heartbeatAgeSeconds: number;
+  readonly isLeader: boolean;
+  readonly assigned: readonly string[];
+  readonly load: Readonly<Record<string, unknown>>;
+}
+
+export interface Poison {
+  readonly position: string;
+  readonly eventId?: string;
+  readonly error?: string;
+  readonly stack?: string;
+  readonly failures: number;
+  readonly since?: string;
+}
+
+export interface Consumer {
+  readonly name: string;
+  readonly checkpoint: string;
+  readonly lag: string;
+  readonly workerId?: string;
+  readonly state: "running" | "unassigned" | "paused" | "quarantined";
+  readonly reason?: string;
+  readonly poison?: Poison;
+  readonly parkedStreams: number;
+  readonly parkedEvents: number;
+}
+
+export interface GapHolder {
+  readonly pid: number | null;
+  readonly user: string | null;
+  readonly application: string | null;
+  readonly state: string | null;
+  readonly ageSeconds: number;
+  readonly query: string | null;
+}
+
+export interface OpenGaps {
+  readonly positions: readonly string[];
+  readonly holders: readonly GapHolder[];
+}
+
+export interface Rate {
+  readonly count: number;
+  readonly seconds: number;
+}
+
+export interface Queue {
+  readonly name: string;
+  readonly isPaused: boolean;
+  readonly pauseReason?: string;
+  readonly limits: {
+    readonly concurrency: number | null;
+    readonly rate: Rate | null;
+    readonly keyRate: Rate | null;
+  };
+  /** The rest is of all tenants, and told to admins only. */
+  readonly keySpace?: string;
+  readonly depths?: Readonly<Record<string, number>>;
+  readonly running?: number;
+  readonly dead?: number;
+  readonly oldestPendingSeconds?: number;
+}
+
+export interface ClusterStatus {
+  readonly latestPosition: string;
+  readonly leader: { readonly term: string; readonly workerId?: string };
+  readonly workers: readonly Worker[];
+  readonly consumers: readonly Consumer[];
+  readonly openGaps: OpenGaps;
+  readonly queues: readonly Queue[];
+}
+
+export interface Task {
+  readonly id: string;
+  readonly state: TaskState;
+  readonly queue: string;
+  readonly tenant: string;
+  readonly kind?: string;
+  readonly priority: number;
+  readonly partitionKey?: string;
+  readonly payload?: unknown;
+  readonly payloadBase64?: string;
+  readonly contentType: string;
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  readonly generation: number;
+  readonly createdAt: string;
+  readonly runAt: string;
+  readonly claimedAt?: string;
+  readonly finishedAt?: string;
+  readonly leaseUntil?: string;
+  readonly workerId?: string;
+  readonly progress?: unknown;
+  readonly result?: unknown;
+  readonly reason?: string;
+  readonly cause?: string;
+  readonly webhook?: string;
+  readonly traceParent?: string;
+}
+
+export interface TaskPage {
+  readonly tasks: readonly Task[];
+  readonly cursor?: string;
+}
+
+export interface Failure {
+  readonly at: string;
+  readonly attempt: number;
+  readonly outcome: string;
+  readonly reason: string;
+  readonly stack?: string;
+  readonly workerId?: string;
+}
+
+export interface DeadGroup {
+  readonly queue: string;
+  readonly cause: string;
+  readonly reason: string;
+  readonly count: number;
+  readonly firstAt: string;
+  readonly lastAt: string;
+  readonly ids: readonly string[];
+}
+
+export interface Ring {
+  readonly keySpace: string;
+  readonly tenant: string;
+  readonly queues: readonly string[];
+  readonly owners: readonly {
+    readonly worker: string;
+    readonly epoch: string;
+    readonly buckets: readonly number[];
+  }[];
+}
+
+export interface Schedule {
+  readonly name: string;
+  readonly tenant: string;
+  readonly cron: string;
+  readonly timeZone: string;
+  readonly queue: string;
+  readonly payload: unknown;
+  readonly catchUp: string;
+  readonly nextAt?: string;
+  readonly lastAt?: string;
+  readonly lastTaskId?: string;
+  readonly missed: number;
+  readonly pausedAt?: string;
+  readonly lastError?: string;
+}
+
+export interface Firing {
+  readonly kind: "tick" | "run-now";
+  readonly tick: string;
+  readonly taskId: string;
+  readonly firedAt: string;
+}
+
+export interface Quota {
+  readonly tenant: string;
+  readonly pendingTasks: number | null;
+  readonly pendingBytes: number | null;
+  readonly rate: Rate | null;
+}
+
+export interface QuotaUse extends Quota {
+  readonly used: { readonly tasks: number; readonly bytes: number };
+}
+
+export interface EventView {
+  readonly position: string;
+}
+
+export interface ApiKey {
+  readonly id: string;
+  readonly tenant: string;
+  readonly name?: string;
+  readonly scopes: readonly string[];
+  readonly queues: "all" | readonly string[];
+  readonly state: "active" | "expired" | "revoked";
+  readonly createdAt: string;
+  readonly expiresAt?: string;
+  readonly revokedAt?: string;
+  readonly lastUsedAt?: string;
+}
+
+export interface CrossedGap {
+  readonly position: string;
+  readonly to: string;
+  readonly at: string;
+  readonly openSeconds: number;
+  readonly how?: string;
+  readonly missing?: string;
+  readonly fence?: string;
+  readonly reason?: string;
+}

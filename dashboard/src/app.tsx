@@ -1,0 +1,79 @@
+import type { ReactNode } from "react";
+import { Route, Switch } from "wouter";
+import { ConsumersPage } from "./pages/consumers/consumers-page.tsx";
+import { DeadPage } from "./pages/dead/dead-page.tsx";
+import { OverviewPage } from "./pages/overview/overview-page.tsx";
+import { QueuesPage } from "./pages/queues/queues-page.tsx";
+import { RingPage } from "./pages/ring/ring-page.tsx";
+import { SchedulesPage } from "./pages/schedules/schedules-page.tsx";
+import { TaskPage } from "./pages/tasks/task-page.tsx";
+import { TasksPage } from "./pages/tasks/tasks-page.tsx";
+import { TenantsPage } from "./pages/tenants/tenants-page.tsx";
+import { useSession } from "./session/session.tsx";
+import { Frame } from "./ui/frame.tsx";
+import { Page } from "./ui/page.tsx";
+
+/** Where everything is. A place that the token does not open is not there. */
+export function App() {
+  return (
+    <Frame>
+      <Switch>
+        <Route path="/">
+          <OverviewPage />
+        </Route>
+        <Route path="/queues">
+          <For act="queue.read">
+            <QueuesPage />
+          </For>
+        </Route>
+        <Route path="/tasks">
+          <TasksPage />
+        </Route>
+        <Route path="/tasks/:id">{({ id }) => <TaskPage key={id} id={id} />}</Route>
+        <Route path="/dead-letters">
+          <For act="dead.read">
+            <DeadPage />
+          </For>
+        </Route>
+        <Route path="/consumers">
+          <For act="cluster.read">
+            <ConsumersPage />
+          </For>
+        </Route>
+        <Route path="/ring">
+          <For act="cluster.read">
+            <RingPage />
+          </For>
+        </Route>
+        <Route path="/schedules">
+          <For act="schedule.read">
+            <SchedulesPage />
+          </For>
+        </Route>
+        <Route path="/tenants">
+          <For act="cluster.read">
+            <TenantsPage />
+          </For>
+        </Route>
+        <Route>
+          <NotThere />
+        </Route>
+      </Switch>
+    </Frame>
+  );
+}
+
+function For({ act, children }: { act: string; children: ReactNode }) {
+  const { may } = useSession();
+  return may(act) ? children : <NotThere />;
+}
+
+function NotThere() {
+  return (
+    <Page title="There is nothing here">
+      <p className="text-muted">
+        The address is wrong, or this token does not open it. The pages are in the menu.
+      </p>
+    </Page>
+  );
+}

@@ -1,0 +1,171 @@
+import type { ClusterStatus } from "../api/types.ts";
+import type { Connection, FeedSummary, LiveEvent } from "./events.ts";
+
+/** What happened within one second. */
+export interface Second {
+  /** Seconds since 1970. */
+  readonly at: number;
+  readonly enqueued: number;
+  readonly started: number;
+  readonly completed: number;
+  /** For good: refused or dead. */
+  readonly failed: number;
+  readonly retried: number;
+  /** In classes; empty for none. */
+  readonly waitMs: readonly number[];
+  readonly runMs: readonly number[];
+}
+
+/** Figures of the whole cluster at one moment. */
+export interface Moment {
+  readonly at: number;
+  readonly depth: number;
+  readonly oldestSeconds: number;
+  readonly lag: number;
+  /** Of each consumer, to tell how fast it goes. */
+  readonly checkpoints: Readonly<Record<string, number>>;
+  /** Of each worker, when it was last heard. */
+  readonly beats: Readonly<Record<string, number>>;
+}
+
+/** Everything that is known of the present, as plain data: it is sent from thread to thread. */
+export interface LiveState {
+  readonly connection: Connection;
+  readonly seconds: readonly Second[];
+  readonly moments: readonly Moment[];
+  readonly status: ClusterStatus | undefined;
+  readonly statusAtMs: number;
+  /** Of each queue, how many ended in each of the last seconds. */
+  readonly ended: Readonly<Record<string, readonly { at: number; count: number }[]>>;
+}
+
+export const KEPT_SECONDS = 300;
+const RATE_SECONDS = 10;
+const QUEUES_MAX = 500;
+
+export const NOTHING_YET: LiveState = {
+  connection: { state: "connecting" },
+  seconds: [],
+  moments: [],
+  status: undefined,
+  statusAtMs: 0,
+  ended: {},
+};
+
+/** The state after an event. */
+export function fold(state: LiveState, event: LiveEvent): LiveState {
+  switch (event.kind) {
+    case "connection":
+      return { ...state, connection: event.connection };
+    case "summary":
+      return withSummary(state, event.summary, Math.floor(event.atMs / 1000));
+    case "status":
+      return withStatus(state, event.status, event.atMs);
+    default:
+      return state;
+  }
+}
+
+const emptySecond = (at: number): Second => ({
+  at,
+  enqueued: 0,
+  started: 0,
+  completed: 0,
+  failed: 0,
+  retried: 0,
+  waitMs: [],
+  runMs: [],
+});
+
+function withSummary(state: LiveState, summary: FeedSummary, at: number): LiveState {
+  const last = state.seconds.at(-1);
+  const isSame = last?.at === at;
+  const before = isSame ? last : emptySecond(at);
+  const rest = isSame ? state.seconds.slice(0, -1) : state.seconds;
+  const kept = rest.filter((second) => second.at > at - KEPT_SECONDS);
+  return {
+    ...state,
+    seconds: [...kept, addTo(before, summary)],
+    ended: withEnded(state.ended, summary, at),
+  };
+}
+
+function addTo(second: Second, { counts, retries, waitMs = [], runMs = [] }: FeedSummary): Second {
+  const of = (...states: string[]): number =>
+    counts.reduce((sum, { state, count }) => sum + (states.includes(state) ? count : 0), 0);
+  return {
+    at: second.at,
+    enqueued: second.enqueued + Math.max(0, of("pending", "scheduled") - retries),
+    started: second.started + of("running"),
+    completed: second.completed + of("completed"),
+    failed: second.failed + of("failed", "dead"),
+    retried: second.retried + retries,
+    waitMs: addClasses(second.waitMs, waitMs),
+    runMs: addClasses(second.runMs, runMs),
+  };
+}
+
+export function addClasses(a: readonly number[], b: readonly number[]): readonly number[] {
+  if (a.length === 0) return b;
+  return a.map((count, index) => count + (b[index] ?? 0));
+}
+
+function withEnded(
+  ended: LiveState["ended"],
+  { counts }: FeedSummary,
+  at: number,
+): LiveState["ended"] {
+  const next: Record<string, readonly { at: number; count: number }[]> = {};
+  for (const [queue, points] of Object.entries(ended)) {
+    const kept = points.filter((point) => point.at > at - RATE_SECONDS);
+    if (kept.length > 0) next[queue] = kept;
+  }
+  for (const { queue, state, count } of counts) {
+    if (queue === null || !/^(completed|failed|dead|cancelled)$/.test(state)) continue;
+    if (next[queue] === undefined && Object.keys(next).length >= QUEUES_MAX) continue;
+    next[queue] = [...(next[queue] ?? []), { at, count }];
+  }
+  return next;
+}
+
+/** Tasks of a queue that ended per second, over the last ten. */
+export function rateOf({ ended }: LiveState, queue: string, nowSeconds: number): number {
+  const recent = (ended[queue] ?? []).filter(({ at }) => at > nowSeconds - RATE_SECONDS);
+  return recent.reduce((sum, { count }) => sum + count, 0) / RATE_SECONDS;
+}
+
+function withStatus(state: LiveState, status: ClusterStatus, atMs: number): LiveState {
+  const at = atMs / 1000;
+  const kept = state.moments.filter((moment) => moment.at > at - KEPT_SECONDS);
+  return { ...state, status, statusAtMs: atMs, moments: [...kept, momentOf(status, at)] };
+}
+
+function momentOf({ queues, consumers, workers }: ClusterStatus, at: number): Moment {
+  const depthOf = (depths: Readonly<Record<string, number>> = {}): number =>
+    Object.values(depths).reduce((sum, count) => sum + count, 0);
+  const heard = workers.filter(({ status }) => status === "active" || status === "draining");
+  return {
+    at,
+    depth: queues.reduce((sum, { depths }) => sum + depthOf(depths), 0),
+    oldestSeconds: Math.max(0, ...queues.map((queue) => queue.oldestPendingSeconds ?? 0)),
+    lag: Math.max(0, ...consumers.map((consumer) => Number(consumer.lag))),
+    checkpoints: Object.fromEntries(
+      consumers.map(({ name, checkpoint }) => [name, Number(checkpoint)]),
+    ),
+    beats: Object.fromEntries(heard.map((one) => [one.id, at - one.heartbeatAgeSeconds])),
+  };
+}
+
+/** Positions per second of a consumer, over the last half minute; undefined until it is known. */
+export function consumerRate({ moments }: LiveState, name: string): number | undefined {
+  const last = moments.at(-1);
+  const to = last?.checkpoints[name];
+  if (last === undefined || to === undefined) return undefined;
+  const first = moments.find(({ at, checkpoints }) => {
+    const from = checkpoints[name];
+    return at >= last.at - 30 && at < last.at && from !== undefined && from <= to;
+  });
+  const from = first?.checkpoints[name];
+  if (first === undefined || from === undefined) return undefined;
+  return (to - from) / (last.at - first.at);
+}

@@ -1,0 +1,85 @@
+import { useQuery } from "@tanstack/react-query";
+import type { Consumer, EventView, Poison } from "../../api/types.ts";
+import { formatCount, plural } from "../../format.ts";
+import { indentJson, rawMembers } from "../../json-text.ts";
+import { useSession } from "../../session/session.tsx";
+import { Code, Facts, Panel } from "../../ui/panel.tsx";
+import { Loaded } from "../../ui/query-state.tsx";
+import { State } from "../../ui/state.tsx";
+import { Ago } from "../../ui/time.tsx";
+import { ConsumerActions } from "./consumer-actions.tsx";
+
+/** One consumer, or one partition: where it is, what stops it, and what may be done. */
+export function ConsumerPanel({ consumer }: { consumer: Consumer }) {
+  const { name, state, checkpoint, lag, workerId, reason, poison } = consumer;
+  const { parkedStreams, parkedEvents } = consumer;
+  return (
+    <Panel title={name} aside={<ConsumerActions consumer={consumer} />}>
+      <Facts
+        items={[
+          ["State", <State key="state" name={state} />],
+          ...(reason === undefined ? [] : [["Reason", reason] as const]),
+          ["Position", formatCount(checkpoint)],
+          ["Behind", plural(Number(lag), "event")],
+          ["Worker", workerId ?? "none"],
+          ...(parkedEvents === 0
+            ? []
+            : [
+                [
+                  "Parked",
+                  `${plural(parkedEvents, "event")} of ${plural(parkedStreams, "stream")}`,
+                ] as const,
+              ]),
+        ]}
+      />
+      {poison === undefined ? null : <PoisonStory poison={poison} />}
+    </Panel>
+  );
+}
+
+/** The event on which it stopped, and why. */
+function PoisonStory({ poison }: { poison: Poison }) {
+  const { position, eventId, error, stack, failures, since } = poison;
+  return (
+    <div className="mt-4 flex flex-col gap-3 border-t border-line pt-4">
+      <h3 className="font-semibold text-bad">
+        It stopped at position {formatCount(position)} after {plural(failures, "failure")}
+        {since === undefined ? "" : ", "}
+        {since === undefined ? null : <Ago at={since} />}
+      </h3>
+      <p>{error ?? "No error was recorded."}</p>
+      {stack === undefined ? null : <Code label="Stack">{stack}</Code>}
+      <FailingEvent position={position} eventId={eventId} />
+    </div>
+  );
+}
+
+interface FailingEventProps {
+  readonly position: string;
+  readonly eventId: string | undefined;
+}
+
+function FailingEvent({ position, eventId }: FailingEventProps) {
+  const { api } = useSession();
+  const query = useQuery({
+    queryKey: ["event", position],
+    queryFn: async ({ signal }) => {
+      const after = String(BigInt(position) - 1n);
+      const text = await api.getText(`/v1/events?after=${after}&limit=1`, signal);
+      const { events } = JSON.parse(text) as { events: readonly EventView[] };
+      const isFound = events[0]?.position === position;
+      return isFound ? indentJson(rawMembers(text).get("events") ?? "").slice(1, -1) : "";
+    },
+  });
+  return (
+    <Loaded query={query}>
+      {(text) =>
+        text === "" ? (
+          <p className="text-muted">Event {eventId ?? "unknown"}</p>
+        ) : (
+          <Code label="The event">{text.trim()}</Code>
+        )
+      }
+    </Loaded>
+  );
+}

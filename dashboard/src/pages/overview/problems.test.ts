@@ -1,0 +1,99 @@
+import { expect, it } from "vitest";
+import type { ClusterStatus, Consumer, Queue, Worker } from "../../api/types.ts";
+import { problemsOf } from "./problems.ts";
+
+const WORKER: Worker = {
+  id: "0195a1b2-0000-7000-8000-00000000abcd",
+  status: "active",
+  host: "a",
+  pid: 12,
+  heartbeatAgeSeconds: 1,
+  isLeader: true,
+  assigned: [],
+  load: {},
+};
+const CONSUMER: Consumer = {
+  name: "orders",
+  checkpoint: "9181",
+  lag: "12",
+  workerId: WORKER.id,
+  state: "running",
+  parkedStreams: 0,
+  parkedEvents: 0,
+};
+const QUEUE: Queue = {
+  name: "mails",
+  isPaused: false,
+  limits: { concurrency: null, rate: null, keyRate: null },
+  depths: { "5": 3 },
+  running: 1,
+  dead: 0,
+};
+const FINE: ClusterStatus = {
+  latestPosition: "9193",
+  leader: { term: "3", workerId: WORKER.id },
+  workers: [WORKER],
+  consumers: [CONSUMER],
+  openGaps: { positions: [], holders: [] },
+  queues: [QUEUE],
+};
+const said = (change: Partial<ClusterStatus>): string[] =>
+  problemsOf({ ...FINE, ...change }).map(({ what }) => what);
+
+it("says nothing when nothing is wrong", () => {
+  expect(problemsOf(FINE)).toEqual([]);
+});
+
+it("names who holds a consumer, where, and how to end it", () => {
+  const holder = {
+    pid: 4711,
+    user: "app",
+    application: "shop",
+    state: "idle in transaction",
+    ageSeconds: 180,
+    query: "INSERT",
+  };
+  const [problem] = problemsOf({
+    ...FINE,
+    openGaps: { positions: ["9182"], holders: [holder] },
+  });
+  expect(problem?.what).toBe(
+    "Consumer orders is held at position 9,182 by pid 4711 (shop, app), " +
+      "idle in transaction for 3 min.",
+  );
+  expect(problem?.next).toContain("pg_terminate_backend(4711)");
+  const fresh = { positions: ["9182"], holders: [{ ...holder, ageSeconds: 0.2 }] };
+  expect(said({ openGaps: fresh })).toEqual([]);
+});
+
+it("tells of consumers that stand still", () => {
+  const poison = { position: "9182", error: "no such order", failures: 5 };
+  expect(said({ consumers: [{ ...CONSUMER, state: "quarantined", poison }] })).toEqual([
+    "Consumer orders stopped at position 9,182 after 5 failures: no such order",
+  ]);
+  expect(said({ consumers: [{ ...CONSUMER, state: "unassigned" }] })).toEqual([
+    "No worker runs consumer orders, which is 12 events behind.",
+  ]);
+  expect(said({ consumers: [{ ...CONSUMER, state: "unassigned", lag: "0" }] })).toEqual([]);
+});
+
+it("tells of queues that are paused, stuck or have dead tasks", () => {
+  expect(said({ queues: [{ ...QUEUE, isPaused: true, pauseReason: "a fire" }] })).toEqual([
+    "Queue mails is paused (a fire) with 3 tasks in it.",
+  ]);
+  expect(said({ queues: [{ ...QUEUE, running: 0, oldestPendingSeconds: 180 }] })).toEqual([
+    "Nobody takes tasks of queue mails: the oldest waits for 3 min.",
+  ]);
+  expect(said({ queues: [{ ...QUEUE, dead: 1 }] })).toEqual(["1 task of queue mails died."]);
+});
+
+it("puts the worst first", () => {
+  const severities = problemsOf({
+    ...FINE,
+    queues: [{ ...QUEUE, dead: 1 }],
+    consumers: [{ ...CONSUMER, state: "quarantined" }],
+    workers: [{ ...WORKER, heartbeatAgeSeconds: 9 }],
+  }).map(({ severity }) => severity);
+  expect(severities).toEqual(["bad", "warn", "warn"]);
+  expect(said({ workers: [] })[0]).toContain("No worker is running");
+});

@@ -1,0 +1,203 @@
+import type { ClusterStatus, Consumer, GapHolder, Queue, Worker } from "../../api/types.ts";
+import { formatCount, formatSeconds, plural, shortId } from "../../format.ts";
+
+/** Something that a person should know, in words, with the next step. */
+export interface ProblemNote {
+  readonly key: string;
+  readonly severity: "bad" | "warn";
+  readonly what: string;
+  readonly next: string;
+  /** Where the next step is taken. */
+  readonly href?: string;
+}
+
+/** A younger gap is an append in flight, and no news. */
+const FRESH_SECONDS = 1;
+const LATE_BEAT_SECONDS = 7;
+const DEAD_SHOWN_SECONDS = 600;
+const LONG_WAIT_SECONDS = 60;
+
+/** Everything that is wrong, the worst first. */
+export function problemsOf(status: ClusterStatus): ProblemNote[] {
+  const all = [
+    ...leaderProblems(status),
+    ...gapProblems(status),
+    ...status.consumers.flatMap(consumerProblems),
+    ...status.queues.flatMap((queue) => queueProblems(queue, status)),
+    ...status.workers.flatMap(workerProblems),
+  ];
+  return [
+    ...all.filter(({ severity }) => severity === "bad"),
+    ...all.filter(({ severity }) => severity === "warn"),
+  ];
+}
+
+function leaderProblems({ leader, workers }: ClusterStatus): ProblemNote[] {
+  const isAlive = workers.some(({ status }) => status === "active");
+  if (!isAlive) {
+    return [
+      {
+        key: "workers",
+        severity: "bad",
+        what: "No worker is running: nothing is processed.",
+        next: "Start a worker, or look why the last ones stopped.",
+      },
+    ];
+  }
+  if (leader.workerId !== undefined) return [];
+  return [
+    {
+      key: "leader",
+      severity: "warn",
+      what: "Nobody leads: consumers are not assigned, and delayed tasks do not become due.",
+      next: "An active worker takes over within seconds. If it does not, look at its log.",
+    },
+  ];
+}
+
+function gapProblems({ openGaps, consumers }: ClusterStatus): ProblemNote[] {
+  const { positions, holders } = openGaps;
+  const [first] = positions;
+  const oldest = holders.toSorted((a, b) => b.ageSeconds - a.ageSeconds)[0];
+  if (first === undefined || (oldest !== undefined && oldest.ageSeconds < FRESH_SECONDS)) return [];
+  const waiting = consumers.filter(
+    ({ checkpoint, state }) => state === "running" && BigInt(checkpoint) < BigInt(first),
+  );
+  const who =
+    waiting.length === 1 ? `Consumer ${waiting[0]?.name} is` : "Consumers that come there are";
+  const held = `${who} held at position ${formatCount(first)}`;
+  if (oldest === undefined) {
+    return [
+      {
+        key: "gap",
+        severity: "warn",
+        what: `${held}, and nobody is visible who could hold it.`,
+        next: "It closes by itself.",
+      },
+    ];
+  }
+  const { pid } = oldest;
+  return [
+    {
+      key: "gap",
+      severity: "bad",
+      what: `${held} by ${describeHolder(oldest)}.`,
+      next:
+        pid === null
+          ? `Commit or roll back the prepared transaction ${oldest.application ?? ""}.`
+          : `Let it finish, or end it: SELECT pg_terminate_backend(${pid})`,
+    },
+  ];
+}
+
+function describeHolder({ pid, application, user, state, ageSeconds }: GapHolder): string {
+  const who = pid === null ? `prepared transaction ${application ?? ""}` : `pid ${pid}`;
+  const from = pid !== null && application ? ` (${application}${user ? `, ${user}` : ""})` : "";
+  return `${who}${from}, ${state ?? "open"} for ${formatSeconds(ageSeconds)}`;
+}
+
+function consumerProblems(consumer: Consumer): ProblemNote[] {
+  const { name, state, poison, reason, lag, parkedEvents, parkedStreams } = consumer;
+  const href = `/consumers?name=${encodeURIComponent(name)}`;
+  const notes: ProblemNote[] = [];
+  const note = (key: string, severity: ProblemNote["severity"], what: string, next: string) =>
+    notes.push({ key: `${key}:${name}`, severity, what, next, href });
+  if (state === "quarantined") {
+    const at = poison === undefined ? "" : ` at position ${formatCount(poison.position)}`;
+    const failures = poison === undefined ? "" : ` after ${plural(poison.failures, "failure")}`;
+    const error = poison?.error ?? reason ?? "no error was recorded";
+    note(
+      "quarantine",
+      "bad",
+      `Consumer ${name} stopped${at}${failures}: ${error}`,
+      "Fix its handler and resume it, or skip the event for ever.",
+    );
+  }
+  if (state === "paused") {
+    const why = reason === undefined ? "" : ` (${reason})`;
+    note(
+      "paused",
+      "warn",
+      `Consumer ${name} is paused${why}, ${plural(Number(lag), "event")} behind.`,
+      "Resume it when it may go on.",
+    );
+  }
+  if (state === "unassigned" && BigInt(lag) > 0n) {
+    note(
+      "unassigned",
+      "bad",
+      `No worker runs consumer ${name}, which is ${plural(Number(lag), "event")} behind.`,
+      "Start a worker that has it.",
+    );
+  }
+  if (parkedEvents > 0) {
+    note(
+      "parked",
+      "warn",
+      `Consumer ${name} has set aside ${plural(parkedEvents, "event")} of ` +
+        `${plural(parkedStreams, "stream")}.`,
+      "Fix its handler; to resume it replays them in order.",
+    );
+  }
+  return notes;
+}
+
+function queueProblems(queue: Queue, { workers }: ClusterStatus): ProblemNote[] {
+  const { name, isPaused, pauseReason, depths = {}, running = 0, dead = 0 } = queue;
+  const depth = Object.values(depths).reduce((sum, count) => sum + count, 0);
+  const waits = queue.oldestPendingSeconds ?? 0;
+  const notes: ProblemNote[] = [];
+  const named = encodeURIComponent(name);
+  if (isPaused) {
+    const why = pauseReason === undefined ? "" : ` (${pauseReason})`;
+    notes.push({
+      key: `queue-paused:${name}`,
+      severity: "warn",
+      what: `Queue ${name} is paused${why} with ${plural(depth, "task")} in it.`,
+      next: "Resume it when it may go on.",
+      href: "/queues",
+    });
+  } else if (waits > LONG_WAIT_SECONDS && running === 0 && workers.length > 0) {
+    notes.push({
+      key: `queue-stuck:${name}`,
+      severity: "bad",
+      what: `Nobody takes tasks of queue ${name}: the oldest waits for ${formatSeconds(waits)}.`,
+      next: "Open one of its tasks to see why it does not run.",
+      href: `/tasks?queue=${named}&state=pending`,
+    });
+  }
+  if (dead > 0) {
+    notes.push({
+      key: `dead:${name}`,
+      severity: "warn",
+      what: `${plural(dead, "task")} of queue ${name} died.`,
+      next: "See what they died of, and redrive them.",
+      href: `/dead-letters?queue=${named}`,
+    });
+  }
+  return notes;
+}
+
+function workerProblems(worker: Worker): ProblemNote[] {
+  const { id, status, host, pid, heartbeatAgeSeconds: age } = worker;
+  const who = `Worker ${shortId(id)}${host === undefined ? "" : ` (${host}, pid ${pid})`}`;
+  if (status === "dead" && age < DEAD_SHOWN_SECONDS) {
+    return [
+      {
+        key: `worker:${id}`,
+        severity: "warn",
+        what: `${who} died: it was last heard ${formatSeconds(age)} ago.`,
+        next: "What it had runs elsewhere. Look at its log for the reason.",
+      },
+    ];
+  }
+  if (status !== "active" || age < LATE_BEAT_SECONDS) return [];
+  return [
+    {
+      key: `worker:${id}`,
+      severity: "warn",
+      what: `${who} is late with its heartbeat: ${formatSeconds(age)}.`,
+      next: "Its process hangs, is starved of CPU, or cannot reach the database.",
+    },
+  ];
+}
