@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { bucketOf } from "../../src/cluster/ring.ts";
 import { ApiKeyAdmin } from "../../src/server/auth/api-key-admin.ts";
@@ -60,6 +60,10 @@ async function visit(token?: string, options: BrowserContextOptions = {}): Promi
 
 const menu = (page: Page, name: string): Promise<void> =>
   page.getByRole("navigation").getByRole("link", { name }).click();
+
+/** Of a list of tasks. */
+const rowOf = (page: Page, id: string): Locator =>
+  page.getByRole("row").filter({ has: page.getByRole("link", { name: id, exact: true }) });
 
 const enqueue = async (queue: string, payload: unknown): Promise<string> =>
   (await shop.mill.enqueue(queue, payload)).id;
@@ -124,15 +128,14 @@ describe("live", () => {
     await menu(second, "Tasks");
     await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
     const id = await enqueue("letters", { to: "Ada" });
-    const row = (one: Page) => one.getByRole("row").filter({ hasText: id });
-    await Promise.all([row(page).waitFor(), row(second).waitFor()]);
+    await Promise.all([rowOf(page, id).waitFor(), rowOf(second, id).waitFor()]);
     const soon = { timeoutMs: 5_000 };
     await eventually(async () => expect(await shop.streams()).toBe(1), soon);
-    await row(page).getByRole("link").click();
+    await rowOf(page, id).getByRole("link").click();
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByLabel("Reason (optional)").fill("not needed");
     await page.getByRole("button", { name: "Cancel the task" }).click();
-    await row(second).getByText("cancelled").waitFor();
+    await rowOf(second, id).getByText("cancelled").waitFor();
     expect(seen.faults).toEqual([]);
   });
 
@@ -142,7 +145,7 @@ describe("live", () => {
     await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
     shop.cut();
     const id = await enqueue("letters", { to: "Bob" });
-    await page.getByRole("row").filter({ hasText: id }).waitFor();
+    await rowOf(page, id).waitFor();
   });
 });
 
