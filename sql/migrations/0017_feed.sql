@@ -167,19 +167,22 @@ $$;
 CREATE TRIGGER tidemill_feed AFTER INSERT ON {schema}.gap_evidence
     FOR EACH ROW EXECUTE FUNCTION {schema}.feed_gap();
 
--- A table that another program made may belong to somebody else: then assignments are not told.
+-- Only on a table of our own schema: one that another program made stays as it is, and then
+-- assignments are not told.
 DO
 $$
 BEGIN
+    IF (SELECT relnamespace FROM pg_class WHERE oid = '{consumer_assignments}'::regclass)
+       <> '{schema}'::regnamespace
+    THEN
+        RETURN;
+    END IF;
     CREATE TRIGGER tidemill_feed_assigned AFTER INSERT ON {consumer_assignments}
         FOR EACH ROW WHEN (NEW.worker_id IS NOT NULL)
         EXECUTE FUNCTION {schema}.feed_assignment();
     CREATE TRIGGER tidemill_feed AFTER UPDATE OF worker_id ON {consumer_assignments}
         FOR EACH ROW WHEN (OLD.worker_id IS DISTINCT FROM NEW.worker_id)
         EXECUTE FUNCTION {schema}.feed_assignment();
-EXCEPTION
-    WHEN insufficient_privilege THEN
-        RAISE WARNING 'the feed does not tell who runs a consumer: %', SQLERRM;
 END
 $$;
 
