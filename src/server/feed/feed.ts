@@ -9,7 +9,7 @@ import { FeedHub, type HubOptions } from "./hub.ts";
 import { FeedMetrics } from "./metrics.ts";
 import { FeedReader } from "./reader.ts";
 
-export interface FeedSettings extends Pick<HubOptions, "clientCharsMax"> {
+export interface FeedSettings extends Pick<HubOptions, "clientCharsMax" | "goodbyeMs"> {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Defaults to 15,000. */
@@ -27,14 +27,16 @@ export class Feed {
   readonly services: readonly Service[];
 
   constructor(db: Database, options: FeedSettings) {
-    const { clock, logger, heartbeatMs = HEARTBEAT_MS, clientCharsMax } = options;
+    const { clock, logger, heartbeatMs = HEARTBEAT_MS, clientCharsMax, goodbyeMs } = options;
     const { metrics } = this;
     const onClient = (): void => reader.bell.ring();
     this.hub = new FeedHub({
       db,
       metrics,
       onClient,
+      clock,
       ...(clientCharsMax === undefined ? {} : { clientCharsMax }),
+      ...(goodbyeMs === undefined ? {} : { goodbyeMs }),
     });
     const channel = db.names.splices["tasks_channel"] ?? "";
     const reader = new FeedReader(db, this.hub, { channel, metrics, clock, logger });
