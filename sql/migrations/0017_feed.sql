@@ -26,7 +26,11 @@ CREATE UNLOGGED TABLE {schema}.feed_changes (
     data      JSONB,
     CHECK ((kind = 'task') = (data IS NULL)),
     CHECK (kind <> 'task' OR ids IS NOT NULL OR first_id IS NOT NULL)
-) WITH (autovacuum_vacuum_scale_factor = 0.1);
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.1,
+    -- To give pages back takes a lock that every statement on tasks would wait for.
+    vacuum_truncate = off, toast.vacuum_truncate = off
+);
 ALTER TABLE {schema}.feed_changes ALTER COLUMN ids SET STORAGE EXTERNAL;
 
 -- One row: a time without a break in which somebody listened. Another one begins when nobody did for a
@@ -35,7 +39,8 @@ CREATE UNLOGGED TABLE {schema}.feed_era (
     single  BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (single),
     era     TEXT NOT NULL,
     floor   BIGINT NOT NULL, -- What is at or below it cannot be read.
-    settled BIGINT           -- No change after it is missing. NULL until that is proven.
+    settled BIGINT,          -- No change after it is missing. NULL until that is proven.
+    until   BIGINT NOT NULL  -- What the flag was set to in the transaction that wrote this.
 ) WITH (fillfactor = 50);
 
 -- Listens for so long, and tells in which era. `mine` and `reached` are the era that the caller knows
@@ -47,7 +52,8 @@ CREATE FUNCTION {schema}.feed_listen(
 $$
 #variable_conflict use_column
 DECLARE
-    until   BIGINT;
+    found   BIGINT;
+    next    BIGINT;
     present BIGINT := date_part('epoch', clock_timestamp()) * 1000;
 BEGIN
     IF NOT has_table_privilege(session_user, '{schema}.feed_era', 'UPDATE') THEN
@@ -55,20 +61,22 @@ BEGIN
             USING ERRCODE = '42501', HINT = 'it needs UPDATE on the table feed_era';
     END IF;
     LOCK TABLE {schema}.feed_era IN SHARE ROW EXCLUSIVE MODE; -- One after the other.
-    SELECT last_value INTO until FROM {schema}.feed_listening;
-    PERFORM setval('{schema}.feed_listening',
-                   GREATEST(until, present + (LEAST(seconds, 60) * 1000)::bigint));
+    SELECT last_value INTO found FROM {schema}.feed_listening;
+    next := GREATEST(found, present + (LEAST(seconds, 60) * 1000)::bigint);
+    PERFORM setval('{schema}.feed_listening', next);
     -- The time is asked once more after it was set: who asked before then found it not over.
-    IF until <= date_part('epoch', clock_timestamp()) * 1000 THEN
-        DELETE FROM {schema}.feed_era;
-    END IF;
-    INSERT INTO {schema}.feed_era (era, floor)
-    VALUES (substr(replace(gen_random_uuid()::text, '-', ''), 1, 12),
+    -- What is set stays set when its transaction is rolled back: then the row knows nothing of it, and
+    -- nobody knows whether there was a break before.
+    DELETE FROM {schema}.feed_era AS one
+     WHERE found <= date_part('epoch', clock_timestamp()) * 1000 OR one.until <> found;
+    INSERT INTO {schema}.feed_era (era, until, floor)
+    VALUES (substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), next,
             COALESCE(pg_sequence_last_value('{schema}.feed_changes_position_seq'), 0))
         ON CONFLICT DO NOTHING;
     UPDATE {schema}.feed_era AS one
-       SET settled = GREATEST(one.settled, reached)
-     WHERE one.era = mine AND reached IS NOT NULL;
+       SET until = next,
+           settled = CASE WHEN one.era = mine THEN GREATEST(one.settled, reached)
+                          ELSE one.settled END;
     SELECT one.era, one.settled, one.floor INTO era, settled, floor FROM {schema}.feed_era AS one;
 END
 $$;
@@ -167,19 +175,22 @@ $$;
 CREATE TRIGGER tidemill_feed AFTER INSERT ON {schema}.gap_evidence
     FOR EACH ROW EXECUTE FUNCTION {schema}.feed_gap();
 
--- A table that another program made may belong to somebody else: then assignments are not told.
+-- Only on a table of our own schema: one that another program made stays as it is, and then
+-- assignments are not told.
 DO
 $$
 BEGIN
+    IF (SELECT relnamespace FROM pg_class WHERE oid = '{consumer_assignments}'::regclass)
+       <> '{schema}'::regnamespace
+    THEN
+        RETURN;
+    END IF;
     CREATE TRIGGER tidemill_feed_assigned AFTER INSERT ON {consumer_assignments}
         FOR EACH ROW WHEN (NEW.worker_id IS NOT NULL)
         EXECUTE FUNCTION {schema}.feed_assignment();
     CREATE TRIGGER tidemill_feed AFTER UPDATE OF worker_id ON {consumer_assignments}
         FOR EACH ROW WHEN (OLD.worker_id IS DISTINCT FROM NEW.worker_id)
         EXECUTE FUNCTION {schema}.feed_assignment();
-EXCEPTION
-    WHEN insufficient_privilege THEN
-        RAISE WARNING 'the feed does not tell who runs a consumer: %', SQLERRM;
 END
 $$;
 

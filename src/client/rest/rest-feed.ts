@@ -108,6 +108,7 @@ async function* readOnce(
   const over = AbortSignal.any([signal, silence.signal]);
   const listen = (): (() => void) => systemClock.after(SILENCE_MS, () => silence.abort());
   let cancel = listen();
+  let pieces: ReadableStreamDefaultReader<Uint8Array> | undefined;
   try {
     const body = await http.open({
       path: "/v1/feed",
@@ -117,16 +118,20 @@ async function* readOnce(
     });
     const parser = new SseParser();
     const decoder = new TextDecoder();
-    for await (const piece of body) {
-      cancel();
-      cancel = listen();
+    pieces = body.getReader();
+    for (;;) {
+      const { done, value: piece } = await pieces.read();
+      cancel(); // Whoever takes the events may take its time.
+      if (done) break;
       for (const { id = "", event, data } of parser.take(decoder.decode(piece, { stream: true }))) {
         yield { event, id, data: JSON.parse(data) as unknown } as FeedEvent;
       }
+      cancel = listen();
     }
     throw new UnavailableError("the feed has ended");
   } finally {
     cancel();
     silence.abort();
+    pieces?.cancel().catch(() => {});
   }
 }

@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import { writeEvent } from "./event.ts";
 import type { FeedRow } from "./feed-row.ts";
 import { type FeedFilter, isWanted, textFor } from "./filter.ts";
@@ -18,7 +19,11 @@ export interface ClientOptions {
   /** Fetches more of what it has missed, or finds that it has missed nothing. */
   readonly catchUp: (client: FeedClient) => Promise<void>;
   readonly onLagged: (missed: number) => void;
-  readonly onEnd: (client: FeedClient) => void;
+  /** Its stream is closed: it holds nothing any more. */
+  readonly onClosed: (client: FeedClient) => void;
+  readonly clock: Clock;
+  /** How long one that was ended may take to read the rest. */
+  readonly goodbyeMs: number;
 }
 
 /** Of one piece that is given to the network. */
@@ -33,6 +38,9 @@ const PIECE_CHARS = 64 * 1024;
  *
  * From any of them it goes back to waiting when the feed was interrupted. A live one that does not
  * take what it gets loses what has no room, and is told so; nobody waits for it.
+ *
+ * One that was ended is told nothing new. It is closed when it has read the rest, and cut when it
+ * does not within a few seconds; until then it counts.
  */
 export class FeedClient {
   readonly filter: FeedFilter;
@@ -45,11 +53,12 @@ export class FeedClient {
   readonly #outbox: Outbox;
   readonly #summary: Summary | undefined;
   readonly #encoder = new TextEncoder();
-  readonly #ending = new AbortController();
+  readonly #closing = new AbortController();
   /** Of the row at which it goes on: what it has seen of it. */
   #known: { readonly position: bigint; readonly index: number } | undefined;
   #wake: (() => void) | undefined;
   #isOver = false;
+  #cancelCut = (): void => {};
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #place: Place | undefined;
   #lostAfter: Place | undefined;
@@ -68,15 +77,15 @@ export class FeedClient {
         this.#controller = controller;
       },
       pull: (controller: ReadableStreamDefaultController<Uint8Array>) => this.#pull(controller),
-      cancel: (): void => this.end(),
+      cancel: (): void => this.#leave(),
     };
     // Nothing is kept in the stream itself: what waits is counted in one place.
     this.stream = new ReadableStream(source, { highWaterMark: 0 });
   }
 
-  /** Aborts when no more comes. */
-  get ended(): AbortSignal {
-    return this.#ending.signal;
+  /** Aborts when its stream is closed. */
+  get closed(): AbortSignal {
+    return this.#closing.signal;
   }
 
   get hasSummary(): boolean {
@@ -92,7 +101,8 @@ export class FeedClient {
   askPressed(): boolean {
     const hasTaken = this.#takes > this.#takesSeen;
     this.#takesSeen = this.#takes;
-    return hasTaken && !this.#outbox.hasLost && this.#outbox.chars > this.#options.charsMax / 2;
+    if (this.#isOver || !hasTaken) return false;
+    return !this.#outbox.hasLost && this.#outbox.chars > this.#options.charsMax / 2;
   }
 
   /** Whether it took something since the last time this was asked, or had nothing to take. */
@@ -104,6 +114,7 @@ export class FeedClient {
 
   /** From here on it is told everything. */
   begin(place: Place, phase: "behind" | "live", isReplay: boolean): void {
+    if (this.#isOver) return;
     this.phase = phase;
     this.after = undefined;
     this.#place = place;
@@ -117,6 +128,7 @@ export class FeedClient {
 
   /** Whatever it knew is void. */
   reset(reason: string): void {
+    if (this.#isOver) return;
     this.phase = "waiting";
     this.after = undefined;
     this.#outbox.clear();
@@ -129,6 +141,7 @@ export class FeedClient {
    * things took, if somebody measured it.
    */
   give(era: string, row: FeedRow, times?: RowTimes): void {
+    if (this.#isOver) return;
     const skipped = row.position === this.#known?.position ? this.#known.index : 0;
     if (this.#summary !== undefined && row.kind === "task") {
       if (isWanted(this.filter, row)) this.#summary.add(row, skipped, times);
@@ -148,6 +161,7 @@ export class FeedClient {
 
   /** Of one that is live: so many messages of the next row that it wants. */
   offer(text: string, messages: number, place: Place): void {
+    if (this.#isOver) return;
     if (this.#outbox.add(text, messages)) this.#wake?.();
     else this.#lostAfter ??= this.#place;
     this.#place = place;
@@ -155,28 +169,44 @@ export class FeedClient {
 
   /** What became of tasks since the last time, if it has taken that: else it is told later. */
   sumUp(): void {
-    if (this.#outbox.isEmpty && !this.#outbox.hasLost) this.#saySummary();
+    if (!this.#isOver && this.#outbox.isEmpty && !this.#outbox.hasLost) this.#saySummary();
   }
 
   /** Something that is said only when there is nothing else. */
   beat(text: string): void {
-    if (this.#outbox.isEmpty && !this.#outbox.hasLost) this.#say(text);
+    if (!this.#isOver && this.#outbox.isEmpty && !this.#outbox.hasLost) this.#say(text);
   }
 
   /** No more comes. What is waiting is still sent. */
   end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#ending.abort();
-    this.#options.onEnd(this);
+    this.after = undefined;
+    const { clock, goodbyeMs } = this.#options;
+    this.#cancelCut = clock.after(goodbyeMs, () => this.cut());
     this.#wake?.();
   }
 
-  /** The same, at once. */
-  cut(): void {
-    this.end();
+  /** The same, and what is waiting is not sent: it may not see it any more. */
+  silence(): void {
     this.#outbox.clear();
+    this.end();
+  }
+
+  /** No more comes, and nobody waits for it to read. Its connection is broken off. */
+  cut(): void {
+    this.#isOver = true;
     this.#controller?.error(new Error("the client does not read"));
+    this.#leave();
+  }
+
+  #leave(): void {
+    this.#isOver = true;
+    this.#cancelCut();
+    this.#outbox.clear();
+    this.#closing.abort();
+    this.#options.onClosed(this);
+    this.#wake?.();
   }
 
   #saySummary(): void {
@@ -199,7 +229,8 @@ export class FeedClient {
         return;
       }
       if (this.#isOver) {
-        controller.close();
+        if (!this.closed.aborted) controller.close();
+        this.#leave();
         return;
       }
       if (this.phase === "behind") await this.#options.catchUp(this);

@@ -11,7 +11,7 @@ import { FeedReader } from "./reader.ts";
 import { StatusTeller } from "./status-teller.ts";
 import { Summaries } from "./summaries.ts";
 
-export interface FeedSettings extends Pick<HubOptions, "clientCharsMax"> {
+export interface FeedSettings extends Pick<HubOptions, "clientCharsMax" | "goodbyeMs"> {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Defaults to 15,000. */
@@ -31,14 +31,17 @@ export class Feed {
   readonly services: readonly Service[];
 
   constructor(db: Database, options: FeedSettings) {
-    const { clock, logger, heartbeatMs = HEARTBEAT_MS, clientCharsMax, readStatus } = options;
+    const { clock, logger, heartbeatMs = HEARTBEAT_MS, readStatus } = options;
+    const { clientCharsMax, goodbyeMs } = options;
     const { metrics } = this;
     const onClient = (): void => reader.bell.ring();
     this.hub = new FeedHub({
       db,
       metrics,
       onClient,
+      clock,
       ...(clientCharsMax === undefined ? {} : { clientCharsMax }),
+      ...(goodbyeMs === undefined ? {} : { goodbyeMs }),
     });
     const channel = db.names.splices["tasks_channel"] ?? "";
     const reader = new FeedReader(db, this.hub, { channel, metrics, clock, logger });

@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import { LimitError, UnavailableError } from "../../base/errors.ts";
 import type { Queryable } from "../../db/database.ts";
 import { FeedClient, type FeedViewName } from "./client.ts";
@@ -17,6 +18,9 @@ export interface HubOptions {
   readonly onClient: () => void;
   /** What may wait for one client. Defaults to a million characters. */
   readonly clientCharsMax?: number;
+  readonly clock: Clock;
+  /** How long one that was ended may take to read the rest. Defaults to 5,000. */
+  readonly goodbyeMs?: number;
 }
 
 export interface ClientLimits {
@@ -38,6 +42,7 @@ export interface Subscription {
 }
 
 const CHARS_MAX = 1024 * 1024;
+const GOODBYE_MS = 5_000;
 const RECENT_CHANGES_MAX = 20_000;
 const GONE = "what follows this place is no longer kept; read the present state again";
 export const INTERRUPTED = "changes were not recorded for a while; read the present state again";
@@ -89,15 +94,17 @@ export class FeedHub {
     if (this.#clients.size >= limits.clientsMax || ofTenant >= limits.tenantClientsMax) {
       throw new LimitError("too many clients read the feed here; ask another server", 5_000);
     }
-    const { metrics, clientCharsMax: charsMax = CHARS_MAX } = this.#options;
+    const { metrics, clock, clientCharsMax, goodbyeMs = GOODBYE_MS } = this.#options;
     const client = new FeedClient({
       filter,
       after,
-      charsMax,
+      charsMax: clientCharsMax ?? CHARS_MAX,
       view,
       catchUp: (one) => this.#catchUp(one),
       onLagged: (missed) => metrics.missed.add(missed),
-      onEnd: (one) => this.#leave(one),
+      onClosed: (one) => this.#leave(one),
+      clock,
+      goodbyeMs,
     });
     this.#clients.add(client);
     if (view === "summary") this.#summing.add(client);

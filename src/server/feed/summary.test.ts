@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { ManualClock } from "../../../test/support/manual-clock.ts";
 import { FeedClient } from "./client.ts";
 import { FeedRow, type StoredRow } from "./feed-row.ts";
 import type { FeedFilter } from "./filter.ts";
@@ -97,7 +98,9 @@ describe("a client that reads summaries", () => {
       view: "summary",
       catchUp: () => Promise.resolve(),
       onLagged: () => {},
-      onEnd: () => {},
+      onClosed: () => {},
+      clock: new ManualClock(),
+      goodbyeMs: 5_000,
     });
     client.begin({ era: "era", position: 0n }, "live", false);
     return client;

@@ -12,6 +12,8 @@ export interface Call<Params, Query, Body> {
   readonly body: Body;
   readonly headers: Headers;
   readonly requestId: string;
+  /** Whether only the headers of the answer are asked for. */
+  readonly isHead: boolean;
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: AbortSignal;
 }

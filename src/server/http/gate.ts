@@ -53,6 +53,7 @@ export async function letIn(
     body: await bodyOf(context, endpoint, request),
     headers,
     requestId,
+    isHead: request.method === "HEAD",
     signal,
   };
   if (request.method === "GET") await awaitConsumer(context, caller, request);

@@ -3,6 +3,7 @@ import { systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { Supervisor } from "../../../src/base/supervisor.ts";
 import { queue } from "../../../src/index.ts";
+import type { FeedClient } from "../../../src/server/feed/client.ts";
 import { Feed } from "../../../src/server/feed/feed.ts";
 import { onCleanup } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -24,6 +25,7 @@ beforeAll(async () => {
     logger: silentLogger,
     heartbeatMs: 50,
     clientCharsMax: CHARS_MAX,
+    goodbyeMs: 200,
   });
   const services = new Supervisor([...feed.services]);
   onCleanup(() => services.stop(), "file");
@@ -226,6 +228,34 @@ describe("a client that does not read", () => {
   });
 });
 
+describe("a client whose token has ended", () => {
+  /** With changes that it has not taken. */
+  const subscribe = async (): Promise<FeedClient> => {
+    const filter = { tenant: "acme", queues: "all", withCluster: false } as const;
+    const limits = { clientsMax: 12, tenantClientsMax: 10 };
+    const client = feed.hub.subscribe({ filter, after: undefined }, limits);
+    await eventually(() => expect(client.phase).toBe("live"));
+    const before = client.waitingChars;
+    await send(MAILS);
+    await eventually(() => expect(client.waitingChars).toBeGreaterThan(before));
+    client.silence();
+    expect([client.waitingChars, feed.hub.clients.has(client)]).toEqual([0, true]);
+    return client;
+  };
+
+  it("gets nothing of what was waiting, and counts until its stream is closed", async () => {
+    const client = await subscribe();
+    expect(await client.stream.getReader().read()).toEqual({ done: true, value: undefined });
+    expect(feed.hub.clients.has(client)).toBe(false);
+  });
+
+  it("is cut when it does not read", async () => {
+    const client = await subscribe();
+    await eventually(() => expect(feed.hub.clients.has(client)).toBe(false));
+    await expect(client.stream.getReader().read()).rejects.toThrow("does not read");
+  });
+});
+
 describe("a stream", () => {
   it.each([
     ["?queue=", /^400/],
@@ -234,6 +264,14 @@ describe("a stream", () => {
     ["?tenant=globex", /^400: .*tenant/],
   ])("with %s is refused", async (query, message) => {
     await expect(open({ query })).rejects.toThrow(message);
+  });
+
+  it("is not opened by HEAD, which is answered all the same", async () => {
+    const before = feed.hub.clients.size;
+    const answer = await scene.call("HEAD", "/v1/feed", { as: "reader" });
+    expect([answer.status, answer.text]).toEqual([200, ""]);
+    expect(answer.headers.get("content-type")).toContain("text/event-stream");
+    expect(feed.hub.clients.size).toBe(before);
   });
 
   it("needs the scope read", async () => {

@@ -94,9 +94,12 @@ export function feedEndpoints(feed: Feed, context: FeedEndpointContext): Endpoin
       answers: {
         200: { description: "Events", schema: z.string(), type: "text/event-stream" },
       },
-      handle({ caller, query: given, headers, signal }) {
+      handle({ caller, query: given, headers, signal, isHead }) {
         const wanted = { filter: filterOf(caller, given), after: placeOf(headers, given) };
-        const client = feed.hub.subscribe({ ...wanted, view: viewOf(given) }, limits);
+        const view = viewOf(given);
+        // Nobody would read the stream.
+        if (isHead) return Promise.resolve({ status: 200, headers: HEADERS });
+        const client = feed.hub.subscribe({ ...wanted, view }, limits);
         void endWithToken(client, caller, { headers, signal, context });
         return Promise.resolve({ status: 200, stream: client.stream, headers: HEADERS });
       },
@@ -118,12 +121,12 @@ async function endWithToken(
 ): Promise<void> {
   const bearer = new Secret(bearerOf(headers.get("authorization") ?? undefined));
   const auth = new StreamAuth(bearer, caller, { ...context, wallClock });
-  const over = AbortSignal.any([signal, client.ended]);
+  const over = AbortSignal.any([signal, client.closed]);
   const refusal = await auth.watch(over);
   if (refusal !== undefined) {
     const { reason, detail } = refusal;
     const { tenant, tokenId } = caller;
     context.logger.info({ tenant, tokenId, reason, detail }, "the token of a feed has ended");
   }
-  client.end();
+  client.silence();
 }
