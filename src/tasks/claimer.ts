@@ -247,7 +247,7 @@ export class Claimer {
       lacking.some((one) => one.queue === name),
     );
     for (const queue of limited) await this.#limiter.take(queue, fairnessTurn);
-    const want = { ...this.#wanted, tasks };
+    const want = { ...this.#wanted, tasks, below: undefined };
     const ofQueue = (queue: string): number => this.#limiter.allowed(queue);
     const lanes = this.#lanes.chooseOf(lacking, want, { ...this.#room, ofQueue });
     const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
@@ -305,7 +305,8 @@ export class Claimer {
     (await this.#claims.take(claim, isHeldHead)).tasks;
 
   get #wanted(): Want {
-    return { tasks: this.#demand.want, probation: this.#executor.hasProbation ? 0 : 1 };
+    const { want: tasks, below } = this.#demand;
+    return { tasks, below, probation: this.#executor.hasProbation ? 0 : 1 };
   }
 
   readonly #room: Room = {

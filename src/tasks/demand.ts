@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Executor } from "./executor.ts";
 import type { KeySpace } from "./key-space.ts";
+import type { Below } from "./lanes.ts";
 import { Prefetch } from "./prefetch.ts";
 
 /** Keyed tasks of one key space, as far as demand for them goes. */
@@ -18,6 +19,8 @@ export interface Demand {
   measure(): void;
   /** How many to ask for now. */
   readonly want: number;
+  /** Of these, no more of low priority. Undefined: any may be. */
+  readonly below?: Below | undefined;
   /** Whether it is worth finding out: asked whenever a slot comes free. */
   readonly mayWant: boolean;
   /** How many of the queue there is room for, whoever's they are. */
@@ -62,6 +65,11 @@ export class HandlerDemand implements Demand {
 
   get want(): number {
     return this.#prefetch.want(this.#executor);
+  }
+
+  get below(): Below | undefined {
+    const { below } = this.#executor.lines;
+    return below && { ...below, tasks: below.tasks + this.#prefetch.size };
   }
 
   get mayWant(): boolean {

@@ -106,6 +106,45 @@ it("lets a task say what its queue does not, and keeps the rest", () => {
   expect(() => resolveCall(resolveHttpSettings("calls", {}), undefined)).toThrow(/http.targetUrl/);
 });
 
+it("sends the headers of a queue to the origin of the queue's own target only", () => {
+  const settings = resolveHttpSettings("calls", {
+    targetUrl: URL_OK,
+    headers: { authorization: "Bearer queue", a: "queue" },
+  });
+  const headersFor = (targetUrl: string) =>
+    resolveCall(settings, { targetUrl, headers: { b: "task" } }).headers;
+  expect(headersFor("https://EXAMPLE.com:443/other?x=1")).toEqual({
+    authorization: "Bearer queue",
+    a: "queue",
+    b: "task",
+  });
+  for (const other of [
+    "https://evil.example.net/hook",
+    "http://example.com/hook",
+    "https://example.com:8443/hook",
+    "https://example.com.evil.net/hook",
+    "https://sub.example.com/hook",
+  ]) {
+    expect(headersFor(other)).toEqual({ b: "task" });
+  }
+});
+
+it("shares no header that looks like a secret between targets that tasks name", () => {
+  for (const name of ["Authorization", "Cookie", "X-Api-Key", "x-auth-token", "x-password"]) {
+    const define = () => resolveHttpSettings("calls", { headers: { [name]: "s" } });
+    expect(define).toThrow(`${name.toLowerCase()} without http.targetUrl`);
+  }
+  const settings = resolveHttpSettings("calls", { headers: { "X-Shop": "12" } });
+  const own = { targetUrl: URL_OK, headers: { authorization: "Bearer task" } };
+  expect(resolveCall(settings, own).headers).toEqual({
+    "x-shop": "12",
+    authorization: "Bearer task",
+  });
+  // Somebody stored it with SQL, or before it was refused.
+  const stored = { headers: { "x-shop": "12", authorization: "Bearer queue" } };
+  expect(resolveCall(stored, { targetUrl: URL_OK }).headers).toEqual({ "x-shop": "12" });
+});
+
 it("is refused where it is defined, by the name of its queue", () => {
   const http = { targetUrl: "ftp://example.com/" };
   expect(() => httpQueue("calls", { http })).toThrow(/queue "calls": http.targetUrl/);

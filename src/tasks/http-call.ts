@@ -13,7 +13,12 @@ export interface HttpCall {
   readonly targetUrl?: string;
   /** Defaults to "POST". */
   readonly method?: HttpMethod;
-  /** Sent beside our own, which cannot be replaced. Defaults to none. */
+  /**
+   * Sent beside our own, which cannot be replaced. Those of a queue go to the origin of its
+   * `targetUrl` only; a queue without one must not have any that look like a secret.
+   *
+   * Defaults to none.
+   */
   readonly headers?: Readonly<Record<string, string>>;
   /** The only answers that complete the task. Defaults to any 2xx. */
   readonly expectedStatus?: number | readonly number[];
@@ -80,6 +85,8 @@ const TRANSPORT = new Set([
 ]);
 /** Receivers rely on these being ours. */
 const OURS = /^(idempotency-key|traceparent|tracestate|webhook-.*|tidemill-.*)$/;
+/** By their names, in lower case: what whoever names the target must not be handed. */
+const SECRET = /auth|cookie|token|secret|key|pass|credential|session|signature|jwt/;
 
 /** Refuses a call that could never be made, and writes it as it is stored. */
 export function checkHttpCall(given: unknown): StoredCall {
@@ -95,8 +102,10 @@ export function resolveHttpSettings(queue: string, given: unknown): HttpSettings
     const calls: HttpQueueCalls = given;
     refuseUnknown("http", calls, QUEUE_KEYS);
     const { resultHeaders = ["content-type"], resultBytesMax = RESULT_BYTES } = calls;
+    const shared = checkCall(calls);
+    refuseSharedSecrets(shared);
     return Object.freeze({
-      ...checkCall(calls),
+      ...shared,
       resultHeaders: checkResultHeaders(resultHeaders),
       resultBytesMax: requireNumber("resultBytesMax", resultBytesMax, {
         min: 0,
@@ -121,10 +130,28 @@ export function resolveCall(settings: StoredCall, own: StoredCall | undefined): 
   return {
     targetUrl,
     method: method ?? "POST",
-    headers: { ...settings.headers, ...own?.headers },
+    headers: { ...sharedHeaders(settings, targetUrl), ...own?.headers },
     expectedStatus,
     endpoint: endpoint ?? DEFAULT_ENDPOINT,
   };
+}
+
+/** Whoever may enqueue may name a target, and must not have the queue's password sent there. */
+function sharedHeaders(settings: StoredCall, targetUrl: string): Record<string, string> {
+  const { targetUrl: own, headers = {} } = settings;
+  if (own !== undefined) {
+    return new URL(own).origin === new URL(targetUrl).origin ? { ...headers } : {};
+  }
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !SECRET.test(name)));
+}
+
+function refuseSharedSecrets({ targetUrl, headers = {} }: StoredCall): void {
+  const secret = Object.keys(headers).find((name) => SECRET.test(name));
+  if (targetUrl !== undefined || secret === undefined) return;
+  throw new InvalidInputError(
+    `http.headers must not have ${secret} without http.targetUrl: it would be sent to whatever ` +
+      "target a task names; name the queue's target, or give the header with each task",
+  );
 }
 
 function requireObject(given: unknown): asserts given is object {

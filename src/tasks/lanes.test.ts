@@ -45,6 +45,17 @@ describe("the choice of lanes", () => {
     expect(takes(book.choose(wanted(1_000), ANY_ROOM))).toEqual({ 1: 1_000 });
   });
 
+  it("asks for no more of low priority than have slots, and for high ones all the same", () => {
+    const low = { lane: 1, waitedSeconds: 99 };
+    const book = bookOf(low, { lane: 2, priority: 8 }, { lane: 3, tenant: "b", priority: 2 });
+    const want = (tasks: number) => ({ ...wanted(10), below: { priority: 8, tasks } });
+    expect(takes(book.choose(want(4), ANY_ROOM))).toEqual({ 1: 4, 2: 6 });
+    expect(takes(book.choose(want(0), ANY_ROOM))).toEqual({ 2: 10 });
+    book.markEmpty({ lane: 2, floor: 0 });
+    expect(book.canChoose(want(0), ANY_ROOM)).toBe(false);
+    expect(book.canChoose(want(1), ANY_ROOM)).toBe(true);
+  });
+
   it("gives each tenant its turns", () => {
     const book = bookOf({ lane: 1, waitedSeconds: 99 }, { lane: 2, tenant: "b" });
     expect(takes(book.choose(wanted(120), ANY_ROOM))).toEqual({ 1: 70, 2: 50 });

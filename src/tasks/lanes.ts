@@ -37,6 +37,14 @@ export interface Want {
   readonly tasks: number;
   /** Of these, how many may be on probation. */
   readonly probation: number;
+  /** Of these, how many may be of low priority. Undefined: all. */
+  readonly below?: Below | undefined;
+}
+
+/** So many tasks, of priorities below this one. */
+export interface Below {
+  readonly priority: number;
+  readonly tasks: number;
 }
 
 /** How many tasks a worker can take. */
@@ -303,9 +311,13 @@ class Plan {
   readonly #room: Room;
   #tasks: number;
   #probation: number;
+  readonly #below: number;
+  #tasksBelow: number;
 
   constructor(want: Want, room: Room) {
     this.#tasks = want.tasks;
+    this.#below = want.below?.priority ?? -Infinity;
+    this.#tasksBelow = want.below?.tasks ?? Infinity;
     this.#probation = want.probation;
     this.#room = room;
   }
@@ -314,7 +326,9 @@ class Plan {
     const ofQueue = this.#room.ofQueue(queue) - (this.#byQueue.get(queue) ?? 0);
     const asked = this.#byTenant.get(tenant.name) ?? 0;
     const ofTenant = this.#room.ofTenant(queue, tenant.name) - asked;
-    return Math.min(this.#tasks, ofQueue, ofTenant, priority < 0 ? this.#probation : Infinity);
+    const ofLow = priority < this.#below ? this.#tasksBelow : Infinity;
+    const ofProbation = priority < 0 ? this.#probation : Infinity;
+    return Math.min(this.#tasks, ofQueue, ofTenant, ofLow, ofProbation);
   }
 
   /** Returns how many it asks for: no more than `most`. */
@@ -326,6 +340,7 @@ class Plan {
     this.#byTenant.set(name, (this.#byTenant.get(name) ?? 0) + take);
     this.#tasks -= take;
     if (lane.priority < 0) this.#probation -= take;
+    if (lane.priority < this.#below) this.#tasksBelow -= take;
     return take;
   }
 

@@ -23,13 +23,14 @@ function scene(names: readonly string[]) {
     clock: systemClock,
     metrics: new TaskMetrics(),
   });
-  const push = (name: string, priority: number): void => {
+  const push = (name: string, priority: number, atMs = 0): void => {
     lastId += 1;
-    const row = [lastId, 10 * names.indexOf(name) + priority, "", 1, "", 5, 0, name, "a", priority];
+    const lane = 10 * names.indexOf(name) + priority;
+    const row = [lastId, lane, "", 1, "", 5, atMs, name, "a", priority];
     const handler = handlers.find((one) => one.queue.name === name);
     if (handler === undefined) throw new Error(`no handler of ${name}`);
     const sources = { laneOf: () => undefined, handlerOf: () => handler };
-    const facts = { claimedAtMs: 0, trustedUntilMs: 1, isHeldHead: false };
+    const facts = { claimedAtMs: atMs, trustedUntilMs: 1, isHeldHead: false };
     const text = [...row, "", "1"].join(FIELD);
     lines.push(new ClaimedTask(new ClaimedRow(text), sources, new Claim("claim"), facts));
   };
@@ -41,25 +42,70 @@ function scene(names: readonly string[]) {
   return { lines, push, start };
 }
 
-it.each([[["one"]], [["one", "two"]]])(
-  "keeps the last slots for tasks of high priority, of %j",
-  (names) => {
-    const { lines, push, start } = scene(names);
-    const [first = "", last = ""] = [names[0], names.at(-1)];
-    for (let n = 0; n < 6; n += 1) push(first, 2);
-    const low = [start(), start(), start()];
-    expect(low.every((task) => task?.priority === 2)).toBe(true);
-    expect(start()).toBe(undefined);
-    push(last, 8);
-    push(last, 9);
-    push(last, 8);
-    expect([start()?.priority, start()?.priority]).toEqual([9, 8]);
-    expect(start()).toBe(undefined); // All are taken.
-    // One of the low ones ends: the slot that comes free is again one of the last two.
-    if (low[0] !== undefined) lines.returned(low[0]);
-    expect(start()?.priority).toBe(8);
-    if (low[1] !== undefined) lines.returned(low[1]);
-    expect(start()).toBe(undefined);
-    expect(lines.active).toBe(4);
-  },
-);
+const KINDS = [[["one"]], [["one", "two"]]];
+
+it.each(KINDS)("bounds how many of low priority run at once, of %j", (names) => {
+  const { lines, push, start } = scene(names);
+  const [first = "", last = ""] = [names[0], names.at(-1)];
+  for (let n = 0; n < 6; n += 1) push(first, 2);
+  const low = [start(), start(), start()];
+  expect(low.every((task) => task?.priority === 2)).toBe(true);
+  expect(start()).toBe(undefined); // Two slots are free, and not for these.
+  push(last, 8);
+  push(last, 9);
+  push(last, 8);
+  const high = [start(), start()];
+  expect(high.map((task) => task?.priority)).toEqual([9, 8]);
+  expect(start()).toBe(undefined); // All are taken.
+  // A low one ends: its slot is anybody's, and the high one ranks higher.
+  if (low[0] !== undefined) lines.returned(low[0]);
+  expect(start()?.priority).toBe(8);
+  // Two low ones run, so that another may when a slot comes free, whoever's it was.
+  if (high[0] !== undefined) lines.returned(high[0]);
+  expect(start()?.priority).toBe(2);
+  if (high[1] !== undefined) lines.returned(high[1]);
+  expect(start()).toBe(undefined); // Three of low priority run again.
+  expect(lines.active).toBe(4);
+});
+
+it.each(KINDS)("gives low ones their aged turn under a backlog of high ones, of %j", (names) => {
+  const { lines, push, start } = scene(names);
+  const [first = "", last = ""] = [names[0], names.at(-1)];
+  // Ten seconds weigh as much as a step of priority: these are as good as of priority 12.
+  for (let n = 0; n < 3; n += 1) push(first, 2, 0);
+  for (let n = 0; n < 20; n += 1) push(last, 8, 100_000);
+  const started: number[] = [];
+  for (let n = 0; n < 8; n += 1) {
+    const task = start();
+    if (task === undefined) break;
+    started.push(task.priority);
+    if (n >= 4) lines.returned(task);
+  }
+  expect(started.slice(0, 3)).toEqual([2, 2, 2]);
+  expect(started.slice(3)).toEqual([8, 8, 8, 8, 8]);
+});
+
+it("gives a low one that has aged the next slot, though all run high ones", () => {
+  const { lines, push, start } = scene(["one"]);
+  for (let n = 0; n < 10; n += 1) push("one", 8, 100_000);
+  const high = Array.from({ length: 5 }, start);
+  push("one", 2, 0);
+  if (high[0] !== undefined) lines.returned(high[0]);
+  expect(start()?.priority).toBe(2);
+});
+
+it("asks for no more of low priority than may start", () => {
+  const { lines, push, start } = scene(["one"]);
+  expect(lines.below).toEqual({ priority: 8, tasks: 3 });
+  for (let n = 0; n < 3; n += 1) push("one", 2);
+  push("one", 8);
+  expect(lines.below?.tasks).toBe(0);
+  const tasks = Array.from({ length: 4 }, start);
+  expect(lines.below?.tasks).toBe(0);
+  const low = tasks.find((task) => task?.priority === 2);
+  if (low !== undefined) lines.returned(low);
+  expect(lines.below?.tasks).toBe(1);
+  push("one", 2);
+  lines.drain();
+  expect(lines.below?.tasks).toBe(1);
+});

@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
+import type { Below } from "./lanes.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskHandler } from "./queue.ts";
 import { ReadyLine, type ReadyLineOptions } from "./ready-line.ts";
@@ -35,6 +36,9 @@ export class QueueLines {
   readonly #lines = new Map<string, Line>();
   #active = 0;
   #ready = 0;
+  /** Of these, those whose priority is below that of the reserve. */
+  #activeBelow = 0;
+  #readyBelow = 0;
 
   constructor(options: QueueLinesOptions) {
     this.#options = options;
@@ -122,7 +126,24 @@ export class QueueLines {
     const line = this.#lines.get(task.queue);
     if (line === undefined) throw new Error(`no handler for queue ${task.queue}`);
     line.ready.push(task);
-    this.#ready += 1;
+    this.#count(task, 1);
+  }
+
+  #count(task: ClaimedTask, change: 1 | -1): void {
+    this.#ready += change;
+    if (this.#isBelow(task)) this.#readyBelow += change;
+  }
+
+  #isBelow({ priority }: ClaimedTask): boolean {
+    return priority < (this.#slots.reserve?.priority ?? -Infinity);
+  }
+
+  /** How many more, of a priority below that of the reserve, could start if all others ended. */
+  get below(): Below | undefined {
+    const { count, reserve } = this.#slots;
+    if (reserve === undefined) return undefined;
+    const tasks = count - reserve.count - this.#activeBelow - this.#readyBelow;
+    return { priority: reserve.priority, tasks };
   }
 
   /** Whether there may be a task and a slot for it. */
@@ -134,14 +155,18 @@ export class QueueLines {
   shift(): ClaimedTask | undefined {
     const least = this.#least;
     const task = this.#next(least)?.ready.shift(least);
-    if (task !== undefined) this.#ready -= 1;
+    if (task !== undefined) this.#count(task, -1);
     return task;
   }
 
-  /** The lowest priority that may start now. Undefined: any. */
+  /**
+   * The lowest priority that may start now. Undefined: any. The reserve bounds how many below its
+   * priority run, not which slots they take: under a steady stream of high ones they would never
+   * have their turn, however long they wait.
+   */
   get #least(): number | undefined {
     const { count, reserve } = this.#slots;
-    if (reserve === undefined || count - this.#active > reserve.count) return undefined;
+    if (reserve === undefined || this.#activeBelow < count - reserve.count) return undefined;
     return reserve.priority;
   }
 
@@ -161,9 +186,10 @@ export class QueueLines {
   }
 
   /** Its handler is about to be called. */
-  started({ queue }: ClaimedTask): void {
+  started(task: ClaimedTask): void {
     this.#active += 1;
-    const line = this.#lines.get(queue);
+    if (this.#isBelow(task)) this.#activeBelow += 1;
+    const line = this.#lines.get(task.queue);
     if (line === undefined) return;
     line.active += 1;
     line.slots.take();
@@ -171,9 +197,10 @@ export class QueueLines {
   }
 
   /** Its handler has returned. */
-  returned({ queue }: ClaimedTask): void {
+  returned(task: ClaimedTask): void {
     this.#active -= 1;
-    const line = this.#lines.get(queue);
+    if (this.#isBelow(task)) this.#activeBelow -= 1;
+    const line = this.#lines.get(task.queue);
     if (line === undefined) return;
     line.active -= 1;
     line.slots.release();
@@ -188,13 +215,14 @@ export class QueueLines {
   /** Takes out what of the tenant has not started. */
   drainOf(queue: string, tenant: string): ClaimedTask[] {
     const tasks = this.#lines.get(queue)?.ready.drainOf(tenant) ?? [];
-    this.#ready -= tasks.length;
+    for (const task of tasks) this.#count(task, -1);
     return tasks;
   }
 
   /** Takes out everything that has not started. */
   drain(): ClaimedTask[] {
     this.#ready = 0;
+    this.#readyBelow = 0;
     return [...this.#lines.values()].flatMap(({ ready }) => ready.drain());
   }
 }

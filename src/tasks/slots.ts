@@ -2,7 +2,7 @@
 export interface Slots {
   /** All of them, taken or free. */
   readonly count: number;
-  /** The last so many are for tasks of this priority and above. Undefined: none are. */
+  /** So many are for tasks of its priority and above only. Undefined: none are. */
   readonly reserve?: SlotReserve | undefined;
   /**
    * Those in which tasks of the queue may run; asked for once.
