@@ -32,4 +32,4 @@ CREATE TABLE {schema}.kafka_dead_messages (
     created_at     TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     UNIQUE (source, topic_id, "partition", message_offset)
 );
-CREATE INDEX kafka_dead_messages_created_idx ON {schema}.kafka_dead_messages (created_at);
+CREATE INDEX kafka_dead_messages_created_idx ON {schema}.kafka_dead_messages (source, created_at);

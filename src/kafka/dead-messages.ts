@@ -57,15 +57,17 @@ export class DeadMessages {
 
   /**
    * Tries again, after whatever was wrong was mended: all of them become tasks and are gone from
-   * the table, or none. Gives the ids of the tasks in the order of the messages.
+   * the table, or none. Gives the ids of the tasks in the order of the messages; one that
+   * is named twice is one.
    */
   async redrive(ids: readonly string[]): Promise<string[]> {
     requireIds(ids);
     const taskIds = await this.#db.transaction(async (tx) => {
       const rows = await takeDeadMessages(tx, this.#options.source, ids);
-      const byId = new Map(rows.map((row) => [row.id, row]));
+      // Each one that was there, once, whatever was given: "17" and "017" are one message.
+      const byId = new Map(rows.map((row) => [BigInt(row.id), row]));
       const made: string[] = [];
-      for (const id of ids) {
+      for (const id of new Set(ids.map(BigInt))) {
         const row = byId.get(id);
         if (row === undefined) throw new NotFoundError(`there is no dead message ${id}`);
         const { queue, task } = this.#read(row);

@@ -137,9 +137,9 @@ export class KafkaIngest implements AsyncDisposable {
   }
 
   #retention(): Service {
-    const { deadDays } = this.#options;
+    const { source, deadDays } = this.#options;
     const turn = async (): Promise<TurnResult> => {
-      await forgetDeadMessages(this.#db, deadDays, FORGET_COUNT);
+      await forgetDeadMessages(this.#db, source, deadDays, FORGET_COUNT);
       return { restMs: FORGET_MS };
     };
     const onFailure = (error: unknown): number => {

@@ -18,6 +18,10 @@ export class KafkaMetrics {
     "tidemill_kafka_assignments_total",
     "Times that a group gave partitions to this process",
   );
+  readonly skipped = new Counter(
+    "tidemill_kafka_skipped_offsets_total",
+    "Offsets that Kafka had removed before they were read, and that were given up",
+  );
   readonly buffered = new Gauge("tidemill_kafka_buffered_messages", "Messages that wait in memory");
   readonly bufferedBytes = new Gauge("tidemill_kafka_buffered_bytes", "Their bytes");
   readonly partitions = new Gauge("tidemill_kafka_partitions", "Partitions that are read here");

@@ -70,6 +70,11 @@ export class PartitionBook<Note> {
     return new Map([...this.#held].map(([partition, { stored }]) => [partition, stored]));
   }
 
+  /** Whether messages of it wait to be stored. */
+  waitsOf(partition: number): boolean {
+    return (this.#held.get(partition)?.waiting.length ?? 0) > 0;
+  }
+
   /** Forgets everything about it. Nothing is lost: nobody has stored it. */
   drop(partition: number): void {
     const held = this.#held.get(partition);

@@ -1,16 +1,17 @@
 import { exponentialMs, withJitter } from "../base/backoff.ts";
 import { Bell } from "../base/bell.ts";
 import type { Clock } from "../base/clock.ts";
-import { CommitUnknownError, messageOf, UnavailableError } from "../base/errors.ts";
+import { CommitUnknownError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Database } from "../db/database.ts";
+import { LostPartitions } from "./data-loss.ts";
 import type { ResolvedIngestOptions, ResolvedIngestTopic } from "./ingest-options.ts";
 import { type MessageStore, type Note, OffsetMovedError, type Stored } from "./message-store.ts";
 import type { KafkaMetrics } from "./metrics.ts";
 import { type Part, PartitionBook } from "./partition-book.ts";
-import type { FetchedBatch, KafkaSource, Membership, OffsetRange } from "./source.ts";
-import { moveOffset, readOffsets, type TopicRef } from "./sql/offsets.ts";
+import type { FetchedBatch, KafkaSource, Membership } from "./source.ts";
+import { readOffsets, type TopicRef } from "./sql/offsets.ts";
 import { beginTopic } from "./topic-start.ts";
 import type { TopicWatch } from "./topic-watch.ts";
 
@@ -70,7 +71,9 @@ export class TopicLine {
   #assigned: ReadonlySet<number> = new Set();
   readonly #unplaced = new Set<number>();
   readonly #ends = new Map<number, bigint>();
-  readonly #problems = new Map<number, string>();
+  readonly #lost: LostPartitions;
+  /** Rings when something is to be looked at before its time. */
+  readonly #lookBell = new Bell();
   #isFull = false;
   #told = new Map<number, bigint>();
   #storing: Promise<void> | undefined;
@@ -78,6 +81,7 @@ export class TopicLine {
   constructor(topic: ResolvedIngestTopic, context: TopicLineContext) {
     this.#topic = topic;
     this.#context = context;
+    this.#lost = new LostPartitions(topic.topic, context);
   }
 
   get topic(): string {
@@ -95,7 +99,7 @@ export class TopicLine {
         partition,
         nextOffset,
         lag: this.#lagOf(partition, nextOffset),
-        problem: this.#problems.get(partition),
+        problem: this.#lost.problemOf(partition),
       }))
       .sort((a, b) => a.partition - b.partition);
   }
@@ -144,8 +148,9 @@ export class TopicLine {
           this.#assign(held);
         },
         onBatch: (batch) => this.#receive(batch),
-        onOutOfRange: (partition, offset) => {
-          this.#outOfRange(partition, offset).catch(end);
+        onOutOfRange: (partition) => {
+          if (this.#assigned.has(partition)) this.#lost.report(partition);
+          this.#lookBell.ring();
         },
         onFailure: end,
       },
@@ -157,6 +162,7 @@ export class TopicLine {
     try {
       const look = async (): Promise<TurnResult> => {
         await this.#tellGroup(member);
+        await this.#settleLost();
         const isSame = await watch.isStill(this.topic, { topicId, partitions });
         if (!isSame) end();
         return { restMs: GROUP_COMMIT_MS };
@@ -166,7 +172,7 @@ export class TopicLine {
         return 0;
       };
       const either = AbortSignal.any([signal, over.signal]);
-      await runLoop(look, { clock, bell: new Bell(), onFailure }, either);
+      await runLoop(look, { clock, bell: this.#lookBell, onFailure }, either);
     } finally {
       for (const partition of this.#assigned) member.pause(partition);
       if (signal.aborted) await this.#storing; // What is under way is told to the group, too.
@@ -187,7 +193,7 @@ export class TopicLine {
     }
     await beginTopic(this.#context, ref, partitions);
     this.#ref = ref;
-    this.#problems.clear();
+    this.#lost.clear();
   }
 
   async #leave(member: Membership): Promise<void> {
@@ -209,7 +215,7 @@ export class TopicLine {
       if (this.#assigned.has(partition)) continue;
       this.#book.drop(partition);
       this.#unplaced.delete(partition);
-      this.#problems.delete(partition);
+      this.#lost.forget(partition);
       this.#ends.delete(partition);
       metrics.lag.remove({ topic: this.topic, partition: String(partition) });
     }
@@ -245,7 +251,7 @@ export class TopicLine {
     if (!this.#isFull || count > bufferMessages / 2 || bytes > bufferBytes / 2) return;
     this.#isFull = false;
     for (const partition of this.#assigned) {
-      if (!this.#problems.has(partition)) this.#member?.resume(partition);
+      if (!this.#lost.has(partition)) this.#member?.resume(partition);
     }
   }
 
@@ -309,37 +315,16 @@ export class TopicLine {
     logger.error({ topic: this.topic, messages: dead }, "messages are dead: they are no jobs");
   }
 
-  /** The offset that goes on is not there. Nothing is skipped unless somebody said so. */
-  async #outOfRange(partition: number, offset: bigint): Promise<void> {
-    const { source, options, logger } = this.#context;
-    if (!this.#assigned.has(partition) || this.#ref === undefined) return;
-    const ranges = await source.listOffsets(this.topic, partition + 1);
-    const range = ranges[partition];
-    if (range === undefined) throw new UnavailableError(`partition ${partition} is not there`);
-    if (offset >= range.earliest && offset <= range.latest) {
-      this.#unplaced.add(partition); // It was passing.
+  /** What was asked for of these was not there; some of them can go on. */
+  async #settleLost(): Promise<void> {
+    if (this.#ref === undefined) return;
+    const waits = (partition: number): boolean => this.#book.waitsOf(partition);
+    for (const partition of await this.#lost.settle(this.#ref, waits)) {
+      if (!this.#assigned.has(partition)) continue;
+      this.#book.drop(partition); // Nothing waits, and what is stored says where to fetch from.
+      this.#unplaced.add(partition);
       this.#bell.ring();
-      return;
     }
-    const problem = describeLoss(offset, range);
-    const fields = { topic: this.topic, partition, offset: String(offset), problem };
-    if (options.onDataLoss === "stop") {
-      this.#problems.set(partition, problem);
-      logger.error(fields, "the partition is not read: set onDataLoss, or move its offset");
-      return;
-    }
-    logger.error(fields, "the partition goes on without them, as onDataLoss says");
-    await this.#goOn(this.#ref, partition, range);
-  }
-
-  /** At the oldest message that is left, or at the end of a log that is shorter than it was. */
-  async #goOn(ref: TopicRef, partition: number, { earliest, latest }: OffsetRange): Promise<void> {
-    const from = (await readOffsets(this.#context.db, ref)).get(partition);
-    if (from === undefined) return;
-    const to = from < earliest ? earliest : latest;
-    await moveOffset(this.#context.db, ref, { partition, from, to });
-    this.#unplaced.add(partition);
-    this.#bell.ring();
   }
 
   async #tellGroup(member: Membership): Promise<void> {
@@ -370,10 +355,4 @@ export class TopicLine {
       metrics.lag.set(lag, { ...labels, partition: String(partition) });
     }
   }
-}
-
-function describeLoss(offset: bigint, { earliest, latest }: OffsetRange): string {
-  return offset < earliest
-    ? `Kafka has removed offsets ${offset} to ${earliest - 1n}, which were not read`
-    : `the log ends at ${latest}, before ${offset} that was stored: it lost its end`;
 }

@@ -104,17 +104,18 @@ const FORGET = statement(
   `DELETE FROM {schema}.kafka_dead_messages
     WHERE id IN (SELECT id
                    FROM {schema}.kafka_dead_messages
-                  WHERE created_at < NOW() - make_interval(days => $1)
+                  WHERE source = $1 AND created_at < NOW() - make_interval(days => $2)
                   ORDER BY created_at
-                  LIMIT $2
+                  LIMIT $3
                     FOR UPDATE SKIP LOCKED)`,
 );
 
-/** Removes those that nobody looked at for so long, some at a time. */
+/** Removes those of a source that nobody looked at for so long, some at a time. */
 export async function forgetDeadMessages(
   db: Queryable,
+  source: string,
   days: number,
   limit: number,
 ): Promise<void> {
-  await db.query(FORGET, [days, limit]);
+  await db.query(FORGET, [source, days, limit]);
 }
