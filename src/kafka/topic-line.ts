@@ -329,6 +329,7 @@ export class TopicLine {
       this.#unplaced.add(partition);
       this.#bell.ring();
     }
+    this.#measure();
   }
 
   async #tellGroup(member: Membership): Promise<void> {
@@ -345,7 +346,7 @@ export class TopicLine {
   }
 
   #lagOf(partition: number, nextOffset: bigint): bigint {
-    const end = this.#ends.get(partition) ?? nextOffset;
+    const end = this.#lost.endOf(partition) ?? this.#ends.get(partition) ?? nextOffset;
     return end > nextOffset ? end - nextOffset : 0n;
   }
 
