@@ -29,7 +29,9 @@ CREATE TABLE {schema}.kafka_dead_messages (
     -- A list of { name, value }, values in base64: names may come twice, and values are bytes.
     headers        JSONB NOT NULL,
     message_at     TIMESTAMPTZ,
-    created_at     TIMESTAMPTZ NOT NULL DEFAULT NOW(),
-    UNIQUE (source, topic_id, "partition", message_offset)
+    created_at     TIMESTAMPTZ NOT NULL DEFAULT NOW()
 );
+-- Not unique: who sets an offset back buries a message again, and that must not stop the partition.
+CREATE INDEX kafka_dead_messages_place_idx ON {schema}.kafka_dead_messages
+    (source, topic_id, "partition", message_offset);
 CREATE INDEX kafka_dead_messages_created_idx ON {schema}.kafka_dead_messages (source, created_at);

@@ -56,8 +56,9 @@ export async function handleInOrder(
     await inTime(running.deadline, beforeCommit(contextOf(context, running)));
   } catch (error) {
     if (running.tx.outage !== undefined) throw running.tx.outage;
-    // That somebody cannot be reached says nothing about the events.
-    if (isUnavailable(error) && !running.deadline.isReached) throw error;
+    // That somebody cannot be reached, or does not answer in time, says nothing about the events.
+    if (running.deadline.isReached) await running.deadline.reached;
+    if (isUnavailable(error)) throw error;
     return { failure: { event: last, error } };
   }
   if (running.tx.hasFailed) await connection.client.query("");

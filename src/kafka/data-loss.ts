@@ -50,6 +50,7 @@ export class LostPartitions {
   readonly #context: DataLossContext;
   /** With the problem, once it is known. */
   readonly #lost = new Map<number, string | undefined>();
+  readonly #ends = new Map<number, bigint>();
   #judgedMs = 0;
 
   constructor(topic: string, context: DataLossContext) {
@@ -63,10 +64,19 @@ export class LostPartitions {
 
   forget(partition: number): void {
     this.#lost.delete(partition);
+    this.#ends.delete(partition);
+    this.#measure();
   }
 
   clear(): void {
     this.#lost.clear();
+    this.#ends.clear();
+    this.#measure();
+  }
+
+  /** Where the log ended when it was last judged: what is not fetched tells no end. */
+  endOf(partition: number): bigint | undefined {
+    return this.#ends.get(partition);
   }
 
   /** Whether it must not be fetched. */
@@ -91,11 +101,20 @@ export class LostPartitions {
       const next = stored.get(partition);
       if (range === undefined) throw new UnavailableError(`partition ${partition} is not there`);
       if (next === undefined || !this.#lost.has(partition)) continue; // Given away meanwhile.
+      this.#ends.set(partition, range.latest);
       const loss = lossOf(next, range);
       const goesOn = loss === undefined || (await this.#goesOn(ref, { partition, next, loss }));
-      if (goesOn && this.#lost.delete(partition)) placeable.push(partition);
+      if (!goesOn || !this.#lost.delete(partition)) continue;
+      this.#ends.delete(partition);
+      placeable.push(partition);
     }
+    this.#measure();
     return placeable;
+  }
+
+  #measure(): void {
+    const stopped = [...this.#lost.values()].filter((problem) => problem !== undefined).length;
+    this.#context.metrics.stopped.set(stopped, { topic: this.#topic });
   }
 
   #due(): number[] {

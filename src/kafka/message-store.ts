@@ -1,7 +1,7 @@
 import { InvalidInputError, messageOf, storable, TidemillError } from "../base/errors.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { setLockTimeout } from "../db/sql/session.ts";
-import { isRefusal, mapDatabaseError, sqlState } from "../db/sqlstate.ts";
+import { isRefusal, mapDatabaseError } from "../db/sqlstate.ts";
 import type { EncodedTask } from "../tasks/encode.ts";
 import type { EnqueueContext } from "../tasks/enqueue.ts";
 import { storeBulks } from "../tasks/store.ts";
@@ -101,7 +101,8 @@ export class MessageStore {
       return undefined;
     }
     const onFailure = (error: unknown): void => {
-      if (!isAboutMessage(error)) throw error;
+      // Anything else, such as a connection that broke, says nothing about the message.
+      if (!(error instanceof InvalidInputError)) throw error;
       one.note = refused(messageOf(error));
     };
     try {
@@ -205,15 +206,6 @@ const refused = (refusal: string): Note => ({
   isPublished: false,
 });
 
-/**
- * Whether it is the message that cannot be: it was checked and refused, or a schema of the user
- * stumbled over it. That the database is away, or does not let us, says nothing about a message.
- */
-function isAboutMessage(error: unknown): boolean {
-  if (error instanceof TidemillError) return error instanceof InvalidInputError;
-  return sqlState(error) === undefined;
-}
-
 async function moveAll(tx: Connection, ref: TopicRef, parts: readonly Part<Note>[]): Promise<void> {
   const moved = await Promise.all(parts.map((part) => moveOffset(tx, ref, part)));
   const lost = parts.filter((_, place) => moved[place] !== true);
@@ -240,6 +232,7 @@ function halve(parts: readonly Part<Note>[]): [Part<Note>[], Part<Note>[]] {
     const there = part.messages.slice(here.length);
     left -= here.length;
     const middle = here.at(-1)?.nextOffset ?? part.from;
+    if (part.messages.length === 0) halves[0].push(part); // Moves its offset alone.
     if (here.length > 0) halves[0].push({ ...part, to: middle, messages: here });
     if (there.length > 0) halves[1].push({ ...part, from: middle, messages: there });
   }

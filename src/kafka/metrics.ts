@@ -25,6 +25,10 @@ export class KafkaMetrics {
   readonly buffered = new Gauge("tidemill_kafka_buffered_messages", "Messages that wait in memory");
   readonly bufferedBytes = new Gauge("tidemill_kafka_buffered_bytes", "Their bytes");
   readonly partitions = new Gauge("tidemill_kafka_partitions", "Partitions that are read here");
+  readonly stopped = new Gauge(
+    "tidemill_kafka_stopped_partitions",
+    "Partitions that are not read until a person decides",
+  );
   readonly lag = new Gauge("tidemill_kafka_lag_messages", "Messages that are no tasks yet");
   readonly duration = new Histogram("tidemill_kafka_store_seconds", "Time a transaction took");
 

@@ -58,6 +58,21 @@ describe("PartitionBook", () => {
     expect(book.stored.get(0)).toBe(9n);
   });
 
+  it("moves the offset alone over a tail that has no message", () => {
+    const book = begun();
+    book.receive(batch(0, [], 3)); // Markers, or what was aborted.
+    const parts = book.next(10, 1_000_000);
+    expect(parts).toEqual([{ partition: 0, from: 0n, to: 3n, messages: [] }]);
+    book.receive(batch(3, [3]));
+    book.settle(parts);
+    expect(book.stored.get(0)).toBe(3n);
+    expect(book.next(10, 1_000_000)[0]).toMatchObject({ from: 3n, to: 4n });
+    book.drop(0);
+    book.rebase(0, 0n);
+    book.settle(parts); // Begun anew meanwhile: it was not fetched so far.
+    expect(book.stored.get(0)).toBe(0n);
+  });
+
   it("stores up to the first message that does not fit", () => {
     const book = begun();
     book.receive(batch(0, [0, 1, 2, 3]));

@@ -123,10 +123,13 @@ export class PartitionBook<Note> {
     return "taken";
   }
 
-  /** The next messages to store, of each partition in turn. They stay until they are settled. */
+  /**
+   * The next messages to store, of each partition in turn. They stay until they are settled. A part
+   * without messages moves the offset alone: it would look like a loss when Kafka removes the tail.
+   */
   next(countMax: number, bytesMax: number): Part<Note>[] {
     const all = [...this.#held].filter(([, { waiting }]) => waiting.length > 0);
-    const parts: Part<Note>[] = [];
+    const parts = this.#moves();
     let count = 0;
     let bytes = 0;
     this.#turn = all.length === 0 ? 0 : (this.#turn + 1) % all.length;
@@ -147,11 +150,24 @@ export class PartitionBook<Note> {
     return parts.sort((a, b) => a.partition - b.partition);
   }
 
+  /** Where nothing waits and what was fetched is no message: the markers of transactions, say. */
+  #moves(): Part<Note>[] {
+    return [...this.#held]
+      .filter(([, { stored, fetched, waiting }]) => waiting.length === 0 && fetched > stored)
+      .map(([partition, { stored, fetched }]) => ({
+        partition,
+        from: stored,
+        to: fetched,
+        messages: [],
+      }));
+  }
+
   /** They are stored. Those that were dropped or begun anew meanwhile are none of its business. */
   settle(parts: readonly Part<Note>[]): void {
     for (const { partition, from, to, messages } of parts) {
       const held = this.#held.get(partition);
-      if (held?.stored !== from || held.waiting[0] !== messages[0]) continue;
+      if (held?.stored !== from || to > held.fetched) continue;
+      if (messages.length > 0 && held.waiting[0] !== messages[0]) continue;
       this.#release(held.waiting.splice(0, messages.length));
       held.stored = to;
     }

@@ -221,6 +221,7 @@ export class TopicLine {
     }
     for (const partition of held) if (!before.has(partition)) this.#unplaced.add(partition);
     metrics.partitions.set(held.length, { topic: this.topic });
+    this.#pauseIfFull(this.#member);
     this.#measure();
     if (held.length > 0)
       logger.info({ topic: this.topic, partitions: held }, "partitions assigned");
@@ -236,13 +237,16 @@ export class TopicLine {
     if (reception !== "taken") return;
     this.#ends.set(partition, batch.endOffset);
     const { bufferMessages, bufferBytes } = this.#context.options;
-    const isFull = this.#book.count >= bufferMessages || this.#book.bytes >= bufferBytes;
-    if (isFull && !this.#isFull) {
-      this.#isFull = true;
-      for (const one of this.#assigned) member.pause(one);
-    }
+    this.#isFull ||= this.#book.count >= bufferMessages || this.#book.bytes >= bufferBytes;
+    this.#pauseIfFull(member);
     this.#measure();
-    if (batch.messages.length > 0) this.#bell.ring();
+    this.#bell.ring();
+  }
+
+  /** Again with every batch and assignment: a client may forget pauses when its group changes. */
+  #pauseIfFull(member: Membership | undefined): void {
+    if (!this.#isFull) return;
+    for (const partition of this.#assigned) member?.pause(partition);
   }
 
   #resumeIfRoom(): void {
@@ -325,6 +329,7 @@ export class TopicLine {
       this.#unplaced.add(partition);
       this.#bell.ring();
     }
+    this.#measure();
   }
 
   async #tellGroup(member: Membership): Promise<void> {
@@ -341,7 +346,7 @@ export class TopicLine {
   }
 
   #lagOf(partition: number, nextOffset: bigint): bigint {
-    const end = this.#ends.get(partition) ?? nextOffset;
+    const end = this.#lost.endOf(partition) ?? this.#ends.get(partition) ?? nextOffset;
     return end > nextOffset ? end - nextOffset : 0n;
   }
 

@@ -1,5 +1,5 @@
 import { resolveBackoff } from "../base/backoff.ts";
-import { hasReserved, InvalidInputError } from "../base/errors.ts";
+import { hasReserved, InvalidInputError, messageOf, TidemillError } from "../base/errors.ts";
 import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
@@ -8,7 +8,7 @@ import type { KnownQueue, QueueDirectory } from "./directory.ts";
 import { checkHttpCall, resolveCall } from "./http-call.ts";
 import { type NewTask, TASK_KEYS, toJson } from "./new-task.ts";
 import { priorityNumber } from "./priority.ts";
-import { describeIssues, type StandardResult } from "./schema.ts";
+import { describeIssues, type StandardResult, type StandardSchema } from "./schema.ts";
 import type { TaskShape } from "./sql/enqueue.ts";
 import { DEFAULT_TENANT } from "./task.ts";
 import { checkWebhook } from "./webhook-name.ts";
@@ -76,15 +76,33 @@ export class TaskEncoder {
       );
     }
     const given = task.payload instanceof JsonText ? task.payload.value : task.payload;
-    const validating = schema["~standard"].validate(given);
+    const validating = this.#validate(schema, given);
     if (!("then" in validating)) {
       this.#refuseInvalid(validating);
       return this.#withShape(task);
     }
-    return Promise.resolve(validating).then((result) => {
+    return validating.then((result) => {
       this.#refuseInvalid(result);
       return this.#withShape(task);
     });
+  }
+
+  /** A schema that stumbles over a payload refuses it: nobody may take that for an outage. */
+  #validate(
+    schema: StandardSchema,
+    given: unknown,
+  ): StandardResult<unknown> | Promise<StandardResult<unknown>> {
+    const refuse = (error: unknown): never => {
+      if (error instanceof TidemillError) throw error;
+      const why = `the schema of queue "${this.#queue.name}" failed: ${messageOf(error)}`;
+      throw new InvalidInputError(why, { cause: error });
+    };
+    try {
+      const validating = schema["~standard"].validate(given);
+      return "then" in validating ? Promise.resolve(validating).catch(refuse) : validating;
+    } catch (error) {
+      return refuse(error);
+    }
   }
 
   // What is stored is the input: the schema runs again at the claim, and may change it.

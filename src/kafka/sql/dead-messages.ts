@@ -13,7 +13,8 @@ export interface NewDeadMessage {
   readonly timestampMs: number | undefined;
 }
 
-// The position is unique: a message is buried once, like any other is stored once.
+// Once, like any other is stored once, because the offset moves with it. One that was set back
+// by a person buries it again.
 const BURY = statement(
   "kafka_dead_bury",
   `INSERT INTO {schema}.kafka_dead_messages

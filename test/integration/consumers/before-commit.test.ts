@@ -59,4 +59,21 @@ describe("beforeCommit", () => {
     await mill.runToHead({ consumers: [waiting], maxConsecutiveFailures: 1 });
     expect(calls).toBe(4);
   });
+
+  it("counts nothing against the events when the time is over meanwhile", async () => {
+    const database = await withEvents(2);
+    const mill = await database.connect();
+    let calls = 0;
+    const slow = consumer("slow", {
+      handle: () => {},
+      beforeCommit: async ({ signal }) => {
+        calls += 1;
+        if (calls < 3) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      },
+    });
+    const options = { batchTimeout: 100, maxConsecutiveFailures: 1 };
+    await mill.runToHead({ consumers: [slow], ...options });
+    expect(calls).toBe(3);
+    expect(mill.metrics.batches.value({ consumer: "slow", outcome: "failed" })).toBe(0);
+  });
 });

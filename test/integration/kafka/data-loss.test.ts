@@ -89,3 +89,25 @@ describe("onDataLoss: continue", () => {
     expect(ingest.metrics.skipped.value({ topic: TOPIC })).toBe(0);
   });
 });
+
+describe("onDataLoss: stop", () => {
+  it("shows the partition that is not read, and goes on when its offset was moved", async () => {
+    const log = new KafkaLog();
+    const here = await reading(log);
+    log.write(...range(0, 20));
+    log.earliest = 5;
+    const ingest = await here.start();
+    await eventually(async () => expect(await here.nextOffset()).toBe("20"));
+    await ingest.stop();
+    await here.database.pool.query("UPDATE tidemill.kafka_offsets SET next_offset = 2");
+    const stopped = await here.start({ onDataLoss: "stop" });
+    const gauges = stopped.metrics;
+    await eventually(() => expect(gauges.stopped.value({ topic: TOPIC })).toBe(1));
+    log.write(20, 21);
+    const lag = (): number | undefined => gauges.lag.value({ topic: TOPIC, partition: "0" });
+    await eventually(() => expect(lag()).toBe(20));
+    await here.database.pool.query("UPDATE tidemill.kafka_offsets SET next_offset = 20");
+    await eventually(async () => expect(await here.numbers()).toEqual(range(5, 22)));
+    expect(gauges.stopped.value({ topic: TOPIC })).toBe(0);
+  });
+});

@@ -50,6 +50,7 @@ describe("dead messages", () => {
 
   it("become one task each, however often they are named", async () => {
     const database = await testDatabase();
+    await (await database.connect()).queues.ensure("jobs");
     const ids = [await bury(database, "ours", 0), await bury(database, "ours", 0)];
     const { deadMessages } = await ingestOf(database, "ours");
     const made = await deadMessages.redrive([...ids, ids[0] ?? "", `0${ids[1]}`]);
