@@ -5,15 +5,15 @@ import { SEPARATOR } from "./enqueue.ts";
 import { tell } from "./feed.ts";
 import { packOrder, packsBehind } from "./pack-lane.ts";
 
-// By the clock, not by NOW(): a transaction that began before a task was due may see the task that
-// has become due since, and must not write that it was claimed before it was.
+// A transaction that began before a task was due may see the task that has become due since, and
+// must not write that it was claimed before it was.
 const CLAIM_SET = `
         SET state = 'running',
             attempt = task.attempt + 1,
             lease_generation = task.lease_generation + 1,
             claim_id = $1::uuid,
             leased_by = $2::uuid,
-            claimed_at = clock_timestamp(),
+            claimed_at = GREATEST(NOW(), task.run_at),
             lease_until = NOW() + make_interval(secs => $3::float8)`;
 
 /** Between the fields of a claimed row; no field can hold it. */

@@ -86,11 +86,11 @@ function keyedValues(packs: readonly NewPack[]): unknown[] {
   ];
 }
 
-/** What a claim changes of a pack; by the clock as in claim.ts. */
+/** What a claim changes of a pack; not claimed before it was there, as in claim.ts. */
 export const leasedTo = (claimId: string, workerId: string, seconds: string): string => `
             claim_id = ${claimId}::uuid,
             leased_by = ${workerId}::uuid,
-            claimed_at = clock_timestamp(),
+            claimed_at = GREATEST(NOW(), pack.created_at),
             lease_until = NOW() + make_interval(secs => ${seconds}::float8)`;
 
 const CLAIM = statement(
