@@ -20,6 +20,9 @@ export interface StoredRow {
   readonly data: string | null;
 }
 
+/** Of a message, beside what all of a row have in common. */
+const MESSAGE_CHARS = 80;
+
 /** A row of the feed, and the messages that tell of it, which are the same for everybody. */
 export class FeedRow {
   readonly position: bigint;
@@ -51,6 +54,12 @@ export class FeedRow {
     this.count =
       this.kind === "task" ? (this.#ids?.length ?? Number(lastId - this.#firstId) + 1) : 1;
     this.#tail = this.kind === "task" ? tailOf(stored) : "";
+  }
+
+  /** About how many characters its messages have. */
+  get chars(): number {
+    const { data } = this.#stored;
+    return this.count * (MESSAGE_CHARS + this.#tail.length + (data?.length ?? 0));
   }
 
   /** The messages of all its changes but the first so many. */

@@ -35,6 +35,7 @@ interface Group {
 const CHARS_MAX = 1024 * 1024;
 const GOODBYE_MS = 5_000;
 const RECENT_CHANGES_MAX = 20_000;
+const RECENT_CHARS_MAX = 16 * 1024 * 1024;
 const GONE = "what follows this place is no longer kept; read the present state again";
 export const INTERRUPTED = "changes were not recorded for a while; read the present state again";
 
@@ -45,7 +46,7 @@ export class FeedHub {
   /** Those who want the same, by what they want: each row is looked at once for all of them. */
   readonly #groups = new Map<string, Group>();
   readonly #tenants = new Map<string, number>();
-  readonly #recent = new RecentRows(RECENT_CHANGES_MAX);
+  readonly #recent = new RecentRows(RECENT_CHANGES_MAX, RECENT_CHARS_MAX);
   #era: string | undefined;
   #frontier = 0n;
   /** Those who are behind read one after the other. */
