@@ -20,6 +20,9 @@ export interface StoredRow {
   readonly data: string | null;
 }
 
+/** Of a message, beside what all of a row have in common. */
+const MESSAGE_CHARS = 80;
+
 /** A row of the feed, and the messages that tell of it, which are the same for everybody. */
 export class FeedRow {
   readonly position: bigint;
@@ -71,6 +74,12 @@ export class FeedRow {
   /** The data of all its changes but the first so many. */
   dataAfter(skipped: number): string[] {
     return Array.from({ length: this.count - skipped }, (_, at) => this.#dataAt(skipped + at));
+  }
+
+  /** About how many characters its messages have. */
+  get chars(): number {
+    const { data } = this.#stored;
+    return this.count * (MESSAGE_CHARS + this.#tail.length + (data?.length ?? 0));
   }
 
   /** The messages of all its changes but the first so many. */

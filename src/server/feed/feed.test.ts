@@ -116,11 +116,36 @@ describe("an outbox", () => {
   });
 });
 
+it("an outbox gives a long text in pieces of whole messages", () => {
+  const outbox = new Outbox(1_000);
+  const messages = ["a: 1\n\n", "b: 22\n\n", "c: \u{1f41f}\u{1f41f}\n\n", "d: 4\n\n"];
+  outbox.put(messages.join(""));
+  outbox.put("e: 5\n\n");
+  const pieces = [outbox.take(13), outbox.take(3), outbox.take(100), outbox.take(100)];
+  expect(pieces).toEqual([
+    `${messages[0]}${messages[1]}`,
+    messages[2],
+    `${messages[3]}e: 5\n\n`,
+    "",
+  ]);
+  expect([outbox.isEmpty, outbox.chars]).toEqual([true, 0]);
+});
+
 describe("recent rows", () => {
+  it("are few when they are long", () => {
+    const long = (position: string): FeedRow => row({ position, reason: "x".repeat(1_000) });
+    const recent = new RecentRows(1_000, 8_000);
+    recent.clear(0n);
+    for (const position of ["1", "2", "3"]) recent.add(long(position));
+    expect(long("1").chars).toBeGreaterThan(3_000);
+    expect(recent.after(1n, 3n)).toBeUndefined();
+    expect(recent.after(2n, 3n)?.rows).toHaveLength(1);
+  });
+
   const at = (position: number): FeedRow => row({ position: String(position) });
 
   it("are given from where somebody is, and not when some are gone", () => {
-    const recent = new RecentRows(12);
+    const recent = new RecentRows(12, 1e6);
     recent.clear(1n);
     for (const position of [3, 4, 8]) recent.add(at(position));
     const behind = (cursor: bigint) => {

@@ -44,6 +44,7 @@ export interface Subscription {
 const CHARS_MAX = 1024 * 1024;
 const GOODBYE_MS = 5_000;
 const RECENT_CHANGES_MAX = 20_000;
+const RECENT_CHARS_MAX = 16 * 1024 * 1024;
 const GONE = "what follows this place is no longer kept; read the present state again";
 export const INTERRUPTED = "changes were not recorded for a while; read the present state again";
 
@@ -56,7 +57,7 @@ export class FeedHub {
   /** Those who read summaries. */
   readonly #summing = new Set<FeedClient>();
   readonly #tenants = new Map<string, number>();
-  readonly #recent = new RecentRows(RECENT_CHANGES_MAX);
+  readonly #recent = new RecentRows(RECENT_CHANGES_MAX, RECENT_CHARS_MAX);
   readonly #times = new TaskTimes();
   #era: string | undefined;
   #frontier = 0n;

@@ -1,3 +1,5 @@
+const BEHIND_MESSAGE = "\n\n";
+
 /** What waits for one reader of a stream: so many characters at most, and then it has lagged. */
 export class Outbox {
   readonly #charsMax: number;
@@ -38,8 +40,9 @@ export class Outbox {
     this.#chars += text.length;
   }
 
-  /** Whole messages, about so many characters, or fewer when there are no more. */
+  /** Whole messages, at most so many characters unless one has more. */
   take(chars: number): string {
+    this.#divideFirst(chars);
     let count = 0;
     let taken = 0;
     for (const { length } of this.#texts) {
@@ -49,6 +52,17 @@ export class Outbox {
     }
     this.#chars -= taken;
     return this.#texts.splice(0, count).join("");
+  }
+
+  /** A text may be all messages of a row: cut behind one of them. */
+  #divideFirst(chars: number): void {
+    const [first = ""] = this.#texts;
+    if (first.length <= chars) return;
+    const before = first.lastIndexOf(BEHIND_MESSAGE, chars - BEHIND_MESSAGE.length);
+    const end = before > 0 ? before : first.indexOf(BEHIND_MESSAGE);
+    const cut = end + BEHIND_MESSAGE.length;
+    if (end > 0 && cut < first.length)
+      this.#texts.splice(0, 1, first.slice(0, cut), first.slice(cut));
   }
 
   /** How many messages were lost; from now on they are kept again. */

@@ -66,8 +66,10 @@ export class FeedReader implements Service {
   /** Undefined until it is proven that no change behind it is missing. */
   #frontier: bigint | undefined;
   #proof: Proof | undefined;
-  /** The frontier at which a hole was seen, and since when. */
-  #held: { readonly at: bigint; readonly sinceMs: number; isAlarmed: boolean } | undefined;
+  /** The frontier at which a hole was seen, or that there is none yet, and since when. */
+  #held:
+    | { readonly at: bigint | "opening"; readonly sinceMs: number; isAlarmed: boolean }
+    | undefined;
   #listenedAtMs = -Infinity;
   #quietTurns = 0;
   #patience = 0;
@@ -104,13 +106,17 @@ export class FeedReader implements Service {
     if (clock.now() - this.#listenedAtMs >= LISTEN_EVERY_MS) await this.#listen(connection);
     if (this.#unsent.length > 0) return this.#publish();
     const settledTo = await this.#prove(connection);
-    if (this.#frontier === undefined) return this.#rest();
+    if (this.#frontier === undefined) {
+      this.#noteHeld("opening");
+      return this.#rest();
+    }
     const era = this.#era ?? "";
     const page = await readChanges(connection, era, this.#frontier);
     if (page === undefined || page.floor > this.#frontier) {
       // Another era has begun, or a transaction was open for longer than changes are kept.
       this.#hub.reset(INTERRUPTED);
       this.#frontier = undefined;
+      this.#noteHeld(undefined);
       this.#proof = undefined;
       this.#listenedAtMs = -Infinity;
       return "again";
@@ -154,8 +160,8 @@ export class FeedReader implements Service {
       this.#unsent = [];
       this.#era = found.era;
       this.#frontier = undefined;
+      this.#noteHeld(undefined);
       this.#proof = undefined;
-      this.#held = undefined;
     }
     const { settled, floor } = found;
     if (settled !== undefined && settled >= floor) this.#frontier = settled;
@@ -227,7 +233,6 @@ export class FeedReader implements Service {
   }
 
   #rest(): TurnResult {
-    if (this.#frontier === undefined) return { restMs: HELD_LOOK_MS, isDeaf: true };
     if (this.#held !== undefined) {
       const heldMs = this.#options.clock.now() - this.#held.sinceMs;
       return { restMs: heldMs > LONG_HELD_MS ? LONG_HELD_LOOK_MS : HELD_LOOK_MS, isDeaf: true };
@@ -236,11 +241,11 @@ export class FeedReader implements Service {
     return { restMs: Math.min(LOOK_MS * 2 ** this.#quietTurns, QUIET_LOOK_MS_MAX) };
   }
 
-  #noteHeld(at: bigint | undefined): void {
+  #noteHeld(at: bigint | "opening" | undefined): void {
     const { clock, metrics, logger } = this.#options;
     if (this.#held?.at !== at) {
       this.#held = at === undefined ? undefined : { at, sinceMs: clock.now(), isAlarmed: false };
-      this.#proof = undefined; // It was about another hole.
+      if (at !== "opening") this.#proof = undefined; // It was about another hole.
     }
     const heldMs = this.#held === undefined ? 0 : clock.now() - this.#held.sinceMs;
     metrics.heldSeconds.set(heldMs / 1000);
@@ -256,7 +261,7 @@ export class FeedReader implements Service {
     this.#unsent = [];
     this.#era = undefined;
     this.#frontier = undefined;
-    this.#held = undefined;
+    this.#noteHeld(undefined);
     this.#proof = undefined;
   }
 

@@ -15,31 +15,37 @@ export const PAGE_CHANGES = 2_000;
  */
 export class RecentRows {
   readonly #changesMax: number;
+  readonly #charsMax: number;
   #rows: FeedRow[] = [];
   #changes = 0;
+  #chars = 0;
   /** Everything behind it is here. */
   #from = 0n;
 
-  constructor(changesMax: number) {
+  constructor(changesMax: number, charsMax: number) {
     this.#changesMax = changesMax;
+    this.#charsMax = charsMax;
   }
 
   clear(from: bigint): void {
     this.#rows = [];
     this.#changes = 0;
+    this.#chars = 0;
     this.#from = from;
   }
 
   add(row: FeedRow): void {
     this.#rows.push(row);
     this.#changes += row.count;
-    if (this.#changes <= this.#changesMax) return;
+    this.#chars += row.chars;
+    if (this.#fits(1)) return;
     // Half at once, so that it is not moved with every row.
     let dropped = 0;
-    while (this.#changes > this.#changesMax / 2 && dropped < this.#rows.length) {
+    while (!this.#fits(0.5) && dropped < this.#rows.length) {
       const oldest = this.#rows[dropped];
       if (oldest === undefined) break;
       this.#changes -= oldest.count;
+      this.#chars -= oldest.chars;
       this.#from = oldest.position;
       dropped += 1;
     }
@@ -59,6 +65,10 @@ export class RecentRows {
       if (changes >= PAGE_CHANGES) return { rows, to: row.position };
     }
     return { rows, to: frontier };
+  }
+
+  #fits(share: number): boolean {
+    return this.#changes <= this.#changesMax * share && this.#chars <= this.#charsMax * share;
   }
 
   #placeBehind(cursor: bigint): number {

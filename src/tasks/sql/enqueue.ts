@@ -67,7 +67,7 @@ const INSERT = statement(
      SELECT queue, priority, sum(count)
        FROM jsonb_to_recordset($5::text::jsonb) AS one(queue text, priority smallint, count int)
       GROUP BY queue, priority
-   ),${tell({ rows: "inserted", state: "state", attempt: "0" }, "id / 1000")}
+   ),${tell({ rows: "inserted", state: "state", attempt: "0" })}
    SELECT string_agg(id::text, ',') AS ids FROM inserted`,
 );
 

@@ -25,20 +25,21 @@ const isColumn = (expression: string | undefined): expression is string =>
 
 /**
  * Tells the feed, in the statement that makes the change: a part of a WITH, which does nothing
- * while nobody listens. Tasks that have everything else in common are one row. `part` divides those
- * of a statement that may have any number of them.
+ * while nobody listens. Tasks that have everything else in common are one row, at most a thousand:
+ * rows are read whole, whoever changes however many at once.
  */
-export const tell = (changed: Changed, part?: string): string => {
+export const tell = (changed: Changed): string => {
   const { rows, state, attempt = "attempt", worker, reason } = changed;
-  const common = [state, attempt, worker, reason, part].filter(isColumn);
+  const common = [state, attempt, worker, reason].filter(isColumn);
   return `
    feed AS (
      INSERT INTO {schema}.feed_changes (tenant, queue, state, attempt, worker_id, reason, ids)
      SELECT tenant, queue, ${state}, ${attempt}, ${worker ?? "NULL::uuid"},
             left(${reason ?? "NULL"}, 1000), array_agg(id)
-       FROM ${rows}
-      WHERE ${IS_HEARD}
-      GROUP BY ${["tenant", "queue", ...common].join(", ")}
+       FROM (SELECT *, (row_number() OVER () - 1) / 1000 AS feed_part
+               FROM ${rows}
+              WHERE ${IS_HEARD}) AS told
+      GROUP BY ${["tenant", "queue", "feed_part", ...common].join(", ")}
    )`;
 };
 

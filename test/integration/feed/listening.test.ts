@@ -1,8 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { silentLogger } from "../../../src/base/log.ts";
+import { Supervisor } from "../../../src/base/supervisor.ts";
 import { queue } from "../../../src/index.ts";
+import { Feed } from "../../../src/server/feed/feed.ts";
 import { ApiKeyAdmin } from "../../../src/server/index.ts";
-import { testDatabase } from "../../support/database.ts";
+import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FeedStream } from "../../support/feed-stream.ts";
 import { startServerProcess } from "../../support/server-processes.ts";
@@ -86,6 +90,22 @@ describe("an interruption", () => {
     await eventually(() => expect(feed.states(id)).toEqual(["pending"]));
   });
 
+  it("is not hidden by somebody who began to listen and was rolled back", async () => {
+    const { pool } = await testDatabase();
+    const session = await pool.connect();
+    const listen = async (): Promise<unknown> =>
+      (await session.query("SELECT era FROM tidemill.feed_listen(30, NULL, NULL)")).rows[0]?.era;
+    const first = await listen();
+    expect(await listen()).toBe(first);
+    await session.query("SELECT setval('tidemill.feed_listening', 1)");
+    await session.query("BEGIN");
+    await listen();
+    await session.query("ROLLBACK");
+    const second = await listen();
+    session.release();
+    expect(second).not.toBe(first);
+  });
+
   it("of the connection of the reader is not noticed", async () => {
     const scene = await feedScene();
     const feed = await scene.listen();
@@ -93,6 +113,31 @@ describe("an interruption", () => {
     const { id } = await scene.mill.enqueue(WORK, 2);
     await eventually(() => expect(feed.states(id)).toEqual(["pending"]));
     expect(feed.of("reset")).toEqual([]);
+  });
+});
+
+describe("an old transaction that may have found nobody listening", () => {
+  it("delays the first ready, and is told of by the gauge", async () => {
+    const { mill, database } = await feedScene();
+    await mill.enqueue(WORK, 0);
+    const session = await database.session();
+    await session.query("BEGIN");
+    await session.query("SELECT tidemill.enqueue('work', '1')");
+    const feed = new Feed(mill.engine.db, { clock: systemClock, logger: silentLogger });
+    const services = new Supervisor([...feed.services]);
+    onCleanup(() => services.stop());
+    const filter = { tenant: "default", queues: "all", withCluster: false } as const;
+    const limits = { clientsMax: 1, tenantClientsMax: 1 };
+    const client = feed.hub.subscribe(filter, undefined, limits);
+    const held = (): number => feed.metrics.heldSeconds.value() ?? -1;
+    await eventually(() => expect(held()).toBeGreaterThan(0));
+    expect(client.phase).toBe("waiting");
+    client.cut();
+    await eventually(() => expect(held()).toBe(0));
+    const another = feed.hub.subscribe(filter, undefined, limits);
+    await eventually(() => expect(held()).toBeGreaterThan(0));
+    await session.query("COMMIT");
+    await eventually(() => expect([another.phase, held()]).toEqual(["live", 0]));
   });
 });
 

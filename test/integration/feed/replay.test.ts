@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
 import { forgetChanges } from "../../../src/tasks/sql/feed.ts";
+import { promoteTasks } from "../../../src/tasks/sql/housekeeping.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FeedStream } from "../../support/feed-stream.ts";
 import { range } from "../tasks/scene.ts";
@@ -22,6 +23,25 @@ const bulk = async (count: number): Promise<string[]> => {
   );
   return handles.map(({ id }) => id);
 };
+
+it("a row has at most a thousand tasks, however many a statement changes", async () => {
+  const own = await feedScene();
+  const { mill, database } = own;
+  await own.listen();
+  const later = range(2_500).map((payload) => ({ payload, delaySeconds: 3_600 }));
+  await mill.enqueueMany(queue<number>("later"), later);
+  await database.pool.query("UPDATE tidemill.tasks SET run_at = NOW() WHERE queue = 'later'");
+  expect(await promoteTasks(mill.engine.db, 5_000)).toBe(2_500);
+  const { rows } = await database.pool.query<{ state: string; sizes: number[] }>(
+    `SELECT state, array_agg(cardinality(ids) ORDER BY position) AS sizes
+       FROM tidemill.feed_changes WHERE queue = 'later' GROUP BY state`,
+  );
+  for (const { sizes } of rows) {
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(1_000);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(2_500);
+  }
+  expect(rows.map(({ state }) => state).sort()).toEqual(["pending", "scheduled"]);
+});
 
 describe("a client that comes back", () => {
   it("is told what it missed, and nothing twice, from the middle of a bulk", async () => {

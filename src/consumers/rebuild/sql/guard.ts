@@ -22,6 +22,7 @@ export async function enterShadow(tx: Queryable, target: RebuildTarget): Promise
 
 // A transaction keeps the locks of everything it touched. Looking at other tables is fine, and so
 // is locking their rows, as foreign keys do; our own statements of the batch do no more than that.
+// What is told to the feed goes with something else, which is named first.
 const STRAYS = statement(
   "rebuild_strays",
   `WITH live AS (
@@ -50,7 +51,7 @@ const STRAYS = statement(
               AND space.nspname <> ALL (ARRAY[$2, 'pg_catalog', 'information_schema'])
               AND space.oid <> pg_my_temp_schema())
     GROUP BY space.nspname, relation.relname
-    ORDER BY is_live DESC, name
+    ORDER BY is_live DESC, bool_or(relation.relname = 'feed_changes'), name
     LIMIT 1`,
 );
 
