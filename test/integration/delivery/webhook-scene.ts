@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { expect } from "vitest";
-import { systemClock, wallClock } from "../../../src/base/clock.ts";
+import { type Clock, systemClock, wallClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { Supervisor } from "../../../src/base/supervisor.ts";
 import { EgressGuard } from "../../../src/delivery/egress/guard.ts";
@@ -76,10 +76,12 @@ export interface SenderSettings extends DeliverOptions {
   readonly url?: string;
   readonly logger?: Logger;
   readonly drainMs?: number;
+  readonly clock?: Clock;
 }
 
 export interface RunningSender {
   readonly metrics: DeliveryMetrics;
+  readonly stopClaiming: () => void;
   readonly stop: () => Promise<void>;
 }
 
@@ -87,8 +89,10 @@ export interface RunningSender {
 export function startSender(
   { database }: WebhookScene,
   ports: readonly number[],
-  { url = database.url, logger = silentLogger, drainMs = 5_000, ...settings }: SenderSettings = {},
+  given: SenderSettings = {},
 ): RunningSender {
+  const { url = database.url, logger = silentLogger, drainMs = 5_000, ...others } = given;
+  const { clock = systemClock, ...settings } = others;
   const db = engineDatabase(url, { queryTimeoutMs: 2_000 });
   const options = resolveDeliverOptions({
     ...settings,
@@ -107,7 +111,7 @@ export function startSender(
     guard: new EgressGuard(options.egress, systemClock),
     pollMs: 20,
     drainMs,
-    clock: systemClock,
+    clock,
     wallClock,
     random: () => 0.5,
     logger,
@@ -119,7 +123,7 @@ export function startSender(
     await db.close();
   };
   onCleanup(stop);
-  return { metrics, stop };
+  return { metrics, stopClaiming: () => sender.stopClaiming(), stop };
 }
 
 /** Ends a task the quickest way: it is cancelled before it runs. */
