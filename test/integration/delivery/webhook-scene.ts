@@ -8,6 +8,7 @@ import { DeliveryMetrics } from "../../../src/delivery/metrics.ts";
 import { type DeliverOptions, resolveDeliverOptions } from "../../../src/delivery/options.ts";
 import { DeliverySender } from "../../../src/delivery/sender.ts";
 import {
+  callSecret,
   type Logger,
   queue,
   type Tidemill,
@@ -177,13 +178,29 @@ export async function expectSigned(
   tenant = "default",
 ): Promise<void> {
   const secrets = await mill.webhooks.secrets(tenant, endpoint);
+  const texts = secrets.map((secret) => secret.reveal());
+  for (const text of texts) verify(message, text);
+}
+
+/** Throws unless the call was signed in the name of the endpoint, and no webhook of it. */
+export async function expectCallSigned(
+  { mill }: WebhookScene,
+  message: Received | undefined,
+  endpoint: string,
+): Promise<void> {
+  const secrets = await mill.webhooks.secrets("default", endpoint);
+  for (const secret of secrets) {
+    verify(message, callSecret(secret.reveal()));
+    expect(() => verify(message, secret.reveal())).toThrow("no signature fits");
+  }
+}
+
+function verify(message: Received | undefined, secret: string): void {
   const header = (name: string): string => String(message?.headers[name]);
   const headers = {
     "webhook-id": header("webhook-id"),
     "webhook-timestamp": header("webhook-timestamp"),
     "webhook-signature": header("webhook-signature"),
   };
-  for (const secret of secrets) {
-    verifyWebhook(headers, message?.body ?? "", [secret.reveal()], new Date());
-  }
+  verifyWebhook(headers, message?.body ?? "", [secret], new Date());
 }
