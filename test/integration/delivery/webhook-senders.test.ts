@@ -188,7 +188,7 @@ it("a stop waits for answers, and gives back what it does not wait for", async (
   expect(await deliveryOf(scene, second)).toMatchObject({ state: "pending", attempt: 0 });
 });
 
-it("the time to drain begins when nothing more is claimed, not when all else has stopped", async () => {
+it("the time to drain begins when nothing more is claimed", async () => {
   const scene = await newScene();
   const never = await receiver(() => {});
   let aheadMs = 0;
