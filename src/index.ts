@@ -63,6 +63,7 @@ export type { WebhookFormat, WebhookType } from "./delivery/message.ts";
 export type { DeliveryMetrics } from "./delivery/metrics.ts";
 export type { DeliverOptions } from "./delivery/options.ts";
 export {
+  callSecret,
   verifyWebhook,
   type WebhookHeaders,
   WebhookSignatureError,

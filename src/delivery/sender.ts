@@ -85,6 +85,7 @@ export class DeliverySender implements Service {
   #waitSeconds = Infinity;
   /** Ends claims, perhaps before everything else. */
   readonly #claiming = new AbortController();
+  #claimedUntilMs = 0;
   #givenBack = 0;
 
   constructor(db: Queryable, options: SenderOptions) {
@@ -99,8 +100,10 @@ export class DeliverySender implements Service {
     return this.#givenBack;
   }
 
-  /** Takes no more deliveries. */
+  /** Takes no more deliveries. The time to drain begins. */
   stopClaiming(): void {
+    if (this.#claiming.signal.aborted) return;
+    this.#claimedUntilMs = this.#options.clock.now();
     this.#claiming.abort();
   }
 
@@ -250,7 +253,8 @@ export class DeliverySender implements Service {
   async #drain(): Promise<void> {
     const { clock, drainMs } = this.#options;
     const stop = (): void => this.#ending.abort(new Error("the sender of webhooks stops"));
-    const cancel = clock.after(drainMs, stop);
+    const leftMs = Math.max(0, this.#claimedUntilMs + drainMs - clock.now());
+    const cancel = clock.after(leftMs, stop);
     await Promise.all(this.#calls);
     cancel();
   }

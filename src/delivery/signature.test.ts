@@ -2,6 +2,7 @@ import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import { InvalidInputError } from "../base/errors.ts";
 import {
+  callSecret,
   createWebhookSecret,
   signWebhook,
   verifyWebhook,
@@ -215,4 +216,13 @@ describe("a secret", () => {
     expect(() => signed([NEW, OLD, OTHER])).toThrow("not 3");
     expect(() => verifyWebhook(signed(), BODY, [], NOW)).toThrow("not 0");
   });
+});
+
+it("signs calls with a secret of their own, which does not pass for the endpoint's", () => {
+  // By RFC 5869, worked out with another implementation: receivers have stored it.
+  expect(callSecret(NEW)).toBe("whsec_vsHUI8xXDH6Z1G9xUbPWqtshNS8hpI6cKSHgJ9YnaRc=");
+  const headers = signed([callSecret(NEW)]);
+  verifyWebhook(headers, BODY, [callSecret(NEW)], NOW);
+  expect(() => verifyWebhook(headers, BODY, [NEW], NOW)).toThrow(/no signature fits/);
+  expect(() => callSecret("whsec_")).toThrow(InvalidInputError);
 });

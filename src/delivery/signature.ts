@@ -1,8 +1,9 @@
-import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
 import { InvalidInputError, TidemillError } from "../base/errors.ts";
 
 const SECRET_PREFIX = "whsec_";
 const SECRET_BYTES = 32;
+const CALL_LABEL = "tidemill http call v1";
 const SECRET_BYTES_MIN = 24;
 const SECRET_BYTES_MAX = 64;
 /** The newest and the one that it replaces. */
@@ -39,6 +40,16 @@ export class WebhookSignatureError extends TidemillError {
 /** A new secret for one endpoint. Show it once and store it as you store passwords of others. */
 export function createWebhookSecret(): string {
   return `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString("base64")}`;
+}
+
+/**
+ * The secret with which calls of `http` queues are signed in the name of an endpoint. Whoever may
+ * enqueue chooses what is called, and with which body: with the endpoint's own secret anybody of
+ * the tenant could have any message signed, and send it to the endpoint as if it were a webhook.
+ */
+export function callSecret(secret: string): string {
+  const key = hkdfSync("sha256", keyOf(secret), "", CALL_LABEL, SECRET_BYTES);
+  return `${SECRET_PREFIX}${Buffer.from(key).toString("base64")}`;
 }
 
 /**

@@ -4,6 +4,7 @@ import { JsonText } from "../base/json-text.ts";
 import { refuseUnknown, requireNumber, requireOneOf, withoutUndefined } from "../base/options.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
 import { TaskEncoder } from "../tasks/encode.ts";
+import type { HttpCall } from "../tasks/http-call.ts";
 import type { TaskOptions } from "../tasks/new-task.ts";
 import { type Queue, type QueueDefinition, requireName } from "../tasks/queue.ts";
 import { DEFAULT_TENANT } from "../tasks/task.ts";
@@ -57,6 +58,11 @@ interface AnyScheduleOptions extends ScheduleTaskOptions, ScheduleTimes {
   readonly tenant?: string;
 }
 
+/** Of headers the names only, because they may be secret. */
+export interface ShownTaskOptions extends Omit<ScheduleTaskOptions, "http"> {
+  readonly http?: Omit<HttpCall, "headers"> & { readonly headers?: readonly string[] };
+}
+
 /** A schedule as it stands. */
 export interface Schedule {
   readonly tenant: string;
@@ -66,7 +72,7 @@ export interface Schedule {
   readonly timeZone: string;
   readonly queue: string;
   readonly payload: unknown;
-  readonly options: ScheduleTaskOptions;
+  readonly options: ShownTaskOptions;
   readonly catchUp: CatchUp;
   readonly catchUpMax: number;
   /** The tick it waits for; undefined when there is none any more. */
@@ -201,6 +207,13 @@ export function isSameSchedule(row: ScheduleRow, wanted: ScheduleDefinitionRow):
   return isDeepStrictEqual(parts(row), parts(wanted));
 }
 
+function shownOptions({ http, ...options }: ScheduleTaskOptions): ShownTaskOptions {
+  if (http === undefined) return options;
+  const { headers, ...call } = http;
+  const names = headers === undefined ? {} : { headers: Object.keys(headers) };
+  return { ...options, http: { ...call, ...names } };
+}
+
 export function toSchedule(row: ScheduleRow): Schedule {
   return {
     tenant: row.tenant,
@@ -209,7 +222,7 @@ export function toSchedule(row: ScheduleRow): Schedule {
     timeZone: row.time_zone,
     queue: row.queue,
     payload: JSON.parse(row.payload),
-    options: row.options,
+    options: shownOptions(row.options),
     catchUp: row.catch_up,
     catchUpMax: row.catch_up_max,
     nextAt: row.next_at ?? undefined,

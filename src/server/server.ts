@@ -249,7 +249,7 @@ export class TidemillServer implements AsyncDisposable {
       await this.#supervisor?.stop();
     } finally {
       // What no worker has settled by now is given back.
-      for (const part of [await called, await this.#worker?.stop()]) {
+      for (const part of await Promise.all([called, this.#worker?.stop()])) {
         givenBack += part?.givenBack ?? 0;
       }
       this.#desk.close();

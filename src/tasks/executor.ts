@@ -47,6 +47,7 @@ export class Executor {
   #isStarting = false;
   readonly #rounds: Rounds;
   #isStopping = false;
+  #isLeaving = false;
   readonly #probation = new Set<ClaimedTask>();
   readonly #returning = new Set<ClaimedTask>();
   #onIdle: (() => void)[] = [];
@@ -156,7 +157,7 @@ export class Executor {
 
   /** It runs already, for somebody outside. Whether it may. */
   adopt(task: ClaimedTask): boolean {
-    if (this.#isStopping) return false;
+    if (this.#isLeaving) return false;
     this.#hold(task, 1);
     this.#start(task);
     return true;
@@ -329,11 +330,16 @@ export class Executor {
     this.#finisher.add(task, settleCancelled(task));
   }
 
-  /** Gives back what has not started. What runs goes on. */
+  /** Gives back what has not started. What runs goes on, here or outside, and may be ended here. */
   stopStarting(): void {
     this.#isStopping = true;
     this.giveBack(this.#keys.cutAll());
     this.giveBack(this.lines.drain());
+  }
+
+  /** Whoever comes with a task from outside is sent to another worker from now on. */
+  stopAdopting(): void {
+    this.#isLeaving = true;
   }
 
   /**

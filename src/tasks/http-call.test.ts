@@ -81,6 +81,8 @@ it.each<[string, unknown]>([
   ["http.method", { method: "TRACE" }],
   ["200 to 599", { expectedStatus: 101 }],
   ["200 to 599", { expectedStatus: [] }],
+  ["must not have 302: a redirect", { expectedStatus: [200, 302] }],
+  ["must not have 308: a redirect", { expectedStatus: 308 }],
   ["200 to 599", { expectedStatus: ["200"] }],
   ["endpoint", { endpoint: "no spaces" }],
   ["target", { target: URL_OK }],

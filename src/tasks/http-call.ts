@@ -65,6 +65,7 @@ export const TARGET_LENGTH_MAX = 2_048;
 const HEADERS_MAX = 32;
 const HEADER_BYTES_MAX = 8 * 1024;
 const STATUSES_MAX = 20;
+const REDIRECTS = [301, 302, 303, 307, 308];
 const RESULT_HEADERS_MAX = 20;
 const RESULT_BYTES = 16 * 1024;
 const RESULT_BYTES_MAX = 1024 * 1024;
@@ -249,6 +250,13 @@ function checkStatuses(given: unknown): readonly number[] {
   const list: unknown[] = Array.isArray(given) ? given : [given];
   const isStatus = (value: unknown): value is number =>
     Number.isInteger(value) && Number(value) >= 200 && Number(value) <= 599;
+  const redirect = list.find((status) => REDIRECTS.includes(Number(status)));
+  if (redirect !== undefined) {
+    throw new InvalidInputError(
+      `http.expectedStatus must not have ${String(redirect)}: a redirect is followed or refused, ` +
+        "and never completes a task; name the final address as http.targetUrl",
+    );
+  }
   if (list.length > 0 && list.length <= STATUSES_MAX && list.every(isStatus)) return list;
   throw new InvalidInputError(
     `http.expectedStatus must be a status from 200 to 599, or up to ${STATUSES_MAX} of them`,

@@ -74,7 +74,8 @@ const END_LOCK_TIMEOUT_MS = 100;
 /**
  * The task side of a worker: claims, runs, writes how it ended, keeps the leases.
  *
- * Stop: nothing more is claimed → what has not started is given back → handlers get `drainMs` →
+ * Stop: nothing more is claimed → what has not started is given back → what others hold is not
+ * taken over any more, once nobody can come with it → handlers get `drainMs` →
  * their signals abort and their tasks are given back uncounted → everything is answered for.
  * Dying anywhere leaves leases that run out; the leader gives the tasks to others.
  */
@@ -339,6 +340,7 @@ export class TaskRunner implements Service {
       await this.#claimer.run(this.#claiming.signal);
       this.#executor.stopStarting();
       await aborted(signal);
+      this.#executor.stopAdopting();
       await this.#drain();
       await this.#claimer.close().catch(() => {}); // The leader frees what is left of a worker.
     } finally {

@@ -213,7 +213,10 @@ export class HttpJobs implements Disposable {
       const { status, headers } = response;
       return { end: { status, retryAfter: headers.get("retry-after") }, response };
     } catch (error) {
-      if (error instanceof EgressRefusedError) return { end: { refused: messageOf(error) } };
+      if (error instanceof EgressRefusedError) {
+        const isAnswered = error.reason === "redirect";
+        return { end: { refused: messageOf(error), isAnswered } };
+      }
       // The engine has written of the timeout itself; the target is to be blamed all the same.
       const isSlow = signal.aborted && signal.reason instanceof TaskTimeoutError;
       if (isSlow || (error instanceof EgressError && !signal.aborted)) {

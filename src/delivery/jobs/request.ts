@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { TraceContext } from "../../base/trace-context.ts";
 import type { HttpMethod, ResolvedCall } from "../../tasks/http-call.ts";
 import type { EgressRequest } from "../egress/request.ts";
@@ -21,12 +22,17 @@ export interface CallFacts {
 
 const BODILESS: readonly HttpMethod[] = ["GET", "DELETE"];
 
+/** 16 bytes in base64url. */
+const DIGEST_LENGTH = 22;
+
 /**
  * The same for every attempt of a task, and for no other task: neither of this database, where ids
- * are unique, nor of another one, which stored its task of that id at another time.
+ * are unique, nor of another one, which stored its task of that id at another time. A dead letter
+ * that was edited says something else: under the old key a target would answer as to the old body.
  */
-export function idempotencyKeyOf({ id, createdAt }: CalledTask): string {
-  return `tidemill-${id}-${createdAt.getTime().toString(36)}`;
+export function idempotencyKeyOf({ id, createdAt, payloadBytes }: CalledTask): string {
+  const digest = createHash("sha256").update(payloadBytes).digest("base64url");
+  return `tidemill-${id}-${createdAt.getTime().toString(36)}-${digest.slice(0, DIGEST_LENGTH)}`;
 }
 
 /** Writes and signs the call of a task. Its own headers cannot replace ours. */

@@ -4,6 +4,7 @@ import { InvalidInputError } from "../../base/errors.ts";
 import type { Queryable } from "../../db/database.ts";
 import { DEFAULT_ENDPOINT } from "../../tasks/webhook-name.ts";
 import { defaultKeys } from "../default-keys.ts";
+import { callSecret } from "../signature.ts";
 import { type EndpointKeys, readEndpointKeys } from "../sql/endpoints.ts";
 
 /** A rotated secret is noticed within this. */
@@ -34,7 +35,7 @@ export class SigningKeys {
         `there is no endpoint ${JSON.stringify(endpoint)} whose secret could sign the call: put it`,
       );
     }
-    if (keys.format === "standard") return keys.secrets;
+    if (keys.format === "standard") return keys.secrets.map(callSecret);
     throw new InvalidInputError(
       `endpoint ${JSON.stringify(endpoint)} is of format ${keys.format}, which signs results only`,
     );

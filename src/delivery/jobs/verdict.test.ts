@@ -59,6 +59,11 @@ it("tries again without an answer, and never what the guard refuses", () => {
     news: "dead",
   });
   expect(judge({ refused: "private" }, RULES)).toMatchObject({ kind: "failed", news: "unknown" });
+  expect(judge({ refused: "answered 302", isAnswered: true }, RULES)).toEqual({
+    kind: "failed",
+    reason: "answered 302",
+    news: "alive",
+  });
 });
 
 it("has an end for every answer, and a pause that is bounded", () => {

@@ -5,7 +5,11 @@ import type { News } from "./breaker.ts";
 export type CallEnd =
   | { readonly status: number; readonly retryAfter: string | undefined }
   /** The egress guard does not let it out, and never will. */
-  | { readonly refused: string }
+  | {
+      readonly refused: string;
+      /** The target answered, and the guard does not follow where that leads. */
+      readonly isAnswered?: boolean;
+    }
   /** The network, the name, or the time that it took. */
   | { readonly failed: string };
 
@@ -38,7 +42,10 @@ const UNREACHABLE = [502, 503, 504];
  * guard refuses.
  */
 export function judge(end: CallEnd, { expectedStatus, now }: CallRules): JobVerdict {
-  if ("refused" in end) return { kind: "failed", reason: end.refused, news: "unknown" };
+  if ("refused" in end) {
+    const news = end.isAnswered === true ? "alive" : "unknown";
+    return { kind: "failed", reason: end.refused, news };
+  }
   if ("failed" in end) {
     return { kind: "retry", reason: end.failed, afterSeconds: 0, news: "dead" };
   }

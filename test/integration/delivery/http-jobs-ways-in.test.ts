@@ -90,7 +90,7 @@ it("takes calls by REST, by the command line, by SQL and from schedules", async 
   await mill.schedules.put("nightly", {
     cron: "0 3 * * *",
     queue: "shop-calls",
-    http: { targetUrl: target.url("/schedule") },
+    http: { targetUrl: target.url("/schedule"), headers: { authorization: "Bearer canary-7" } },
   });
   await mill.schedules.runNow("nightly");
   await eventually(() => {
@@ -106,6 +106,27 @@ it("takes calls by REST, by the command line, by SQL and from schedules", async 
   const task = (await shown.json()) as object;
   expect(task).toMatchObject({ targetUrl: target.url("/rest") });
   expect(JSON.stringify(task)).not.toMatch(/x-queue/);
+  // The headers of a schedule are sent, and nobody is shown more than their names.
+  expect(byPath.get("/schedule")?.headers).toMatchObject({ authorization: "Bearer canary-7" });
+  const views = [
+    JSON.stringify(await mill.schedules.get("nightly")),
+    JSON.stringify(await mill.schedules.list()),
+    await cli(url, "schedule", "list", "--json"),
+  ];
+  const put = await rest(ADMIN, "PUT", "/v1/schedules/yearly", {
+    cron: "0 3 1 1 *",
+    queue: "shop-calls",
+    http: { targetUrl: target.url("/"), headers: { authorization: "Bearer canary-7" } },
+  });
+  expect(put.status).toBe(200);
+  views.push(JSON.stringify(put.body));
+  for (const path of ["/v1/schedules", "/v1/schedules/yearly"]) {
+    const answer = await fetch(`${http}${path}`, { headers: { authorization: `Bearer ${ADMIN}` } });
+    expect(answer.status).toBe(200);
+    views.push(await answer.text());
+  }
+  for (const view of views) expect(view).not.toContain("canary-7");
+  for (const view of views) expect(view).toMatch(/"headers":\s*\[\s*"authorization"\s*\]/);
 });
 
 it("refuses what could never be called, and says what to do", async () => {

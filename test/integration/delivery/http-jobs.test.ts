@@ -4,7 +4,7 @@ import { eventually } from "../../support/eventually.ts";
 import { serveRaw } from "../../support/http-server.ts";
 import { gate } from "../tasks/scene.ts";
 import { AT_ONCE, answering, calls, newJobScene, startCaller, taskIn } from "./http-jobs-scene.ts";
-import { expectSigned, receiver } from "./webhook-scene.ts";
+import { expectCallSigned, receiver } from "./webhook-scene.ts";
 
 it("posts the payload byte by byte, signed, and keeps a bounded answer as the result", async () => {
   const scene = await newJobScene();
@@ -47,7 +47,7 @@ it("posts the payload byte by byte, signed, and keeps a bounded answer as the re
     },
   });
   expect(call?.headers["idempotency-key"]).toBe(call?.headers["webhook-id"]);
-  await expectSigned(scene, call, "default");
+  await expectCallSigned(scene, call, "default");
   expect(await scene.mill.tasks.get(handle.id)).toMatchObject({ targetUrl: target.url("/in?a=1") });
 });
 
@@ -69,7 +69,7 @@ it("sends bytes as they are, signed by the named endpoint, and no body with GET"
   const get = await scene.mill.enqueue(calls, { n: 1 }, { http: { targetUrl, method: "GET" } });
   await get.result();
   expect(target.received[1]?.body).toBe("");
-  await expectSigned(scene, target.received[1], "default");
+  await expectCallSigned(scene, target.received[1], "default");
 });
 
 it("tries what may pass again, with one Idempotency-Key, and ends what will not", async () => {

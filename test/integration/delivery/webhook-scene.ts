@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { expect } from "vitest";
-import { systemClock, wallClock } from "../../../src/base/clock.ts";
+import { type Clock, systemClock, wallClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { Supervisor } from "../../../src/base/supervisor.ts";
 import { EgressGuard } from "../../../src/delivery/egress/guard.ts";
@@ -8,6 +8,7 @@ import { DeliveryMetrics } from "../../../src/delivery/metrics.ts";
 import { type DeliverOptions, resolveDeliverOptions } from "../../../src/delivery/options.ts";
 import { DeliverySender } from "../../../src/delivery/sender.ts";
 import {
+  callSecret,
   type Logger,
   queue,
   type Tidemill,
@@ -76,10 +77,12 @@ export interface SenderSettings extends DeliverOptions {
   readonly url?: string;
   readonly logger?: Logger;
   readonly drainMs?: number;
+  readonly clock?: Clock;
 }
 
 export interface RunningSender {
   readonly metrics: DeliveryMetrics;
+  readonly stopClaiming: () => void;
   readonly stop: () => Promise<void>;
 }
 
@@ -87,8 +90,10 @@ export interface RunningSender {
 export function startSender(
   { database }: WebhookScene,
   ports: readonly number[],
-  { url = database.url, logger = silentLogger, drainMs = 5_000, ...settings }: SenderSettings = {},
+  given: SenderSettings = {},
 ): RunningSender {
+  const { url = database.url, logger = silentLogger, drainMs = 5_000, ...others } = given;
+  const { clock = systemClock, ...settings } = others;
   const db = engineDatabase(url, { queryTimeoutMs: 2_000 });
   const options = resolveDeliverOptions({
     ...settings,
@@ -107,7 +112,7 @@ export function startSender(
     guard: new EgressGuard(options.egress, systemClock),
     pollMs: 20,
     drainMs,
-    clock: systemClock,
+    clock,
     wallClock,
     random: () => 0.5,
     logger,
@@ -119,7 +124,7 @@ export function startSender(
     await db.close();
   };
   onCleanup(stop);
-  return { metrics, stop };
+  return { metrics, stopClaiming: () => sender.stopClaiming(), stop };
 }
 
 /** Ends a task the quickest way: it is cancelled before it runs. */
@@ -173,13 +178,29 @@ export async function expectSigned(
   tenant = "default",
 ): Promise<void> {
   const secrets = await mill.webhooks.secrets(tenant, endpoint);
+  const texts = secrets.map((secret) => secret.reveal());
+  for (const text of texts) verify(message, text);
+}
+
+/** Throws unless the call was signed in the name of the endpoint, and no webhook of it. */
+export async function expectCallSigned(
+  { mill }: WebhookScene,
+  message: Received | undefined,
+  endpoint: string,
+): Promise<void> {
+  const secrets = await mill.webhooks.secrets("default", endpoint);
+  for (const secret of secrets) {
+    verify(message, callSecret(secret.reveal()));
+    expect(() => verify(message, secret.reveal())).toThrow("no signature fits");
+  }
+}
+
+function verify(message: Received | undefined, secret: string): void {
   const header = (name: string): string => String(message?.headers[name]);
   const headers = {
     "webhook-id": header("webhook-id"),
     "webhook-timestamp": header("webhook-timestamp"),
     "webhook-signature": header("webhook-signature"),
   };
-  for (const secret of secrets) {
-    verifyWebhook(headers, message?.body ?? "", [secret.reveal()], new Date());
-  }
+  verifyWebhook(headers, message?.body ?? "", [secret], new Date());
 }

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
 import { forgetDeliveries } from "../../../src/delivery/sql/deliveries.ts";
 import { queue } from "../../../src/index.ts";
 import { onCleanup } from "../../support/database.ts";
@@ -186,6 +187,20 @@ it("a stop waits for answers, and gives back what it does not wait for", async (
   await hasty.stop();
   expect(await deliveryOf(scene, second)).toMatchObject({ state: "pending", attempt: 0 });
 });
+
+it("the time to drain begins when nothing more is claimed", async () => {
+  const scene = await newScene();
+  const never = await receiver(() => {});
+  let aheadMs = 0;
+  const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
+  const sender = startSender(scene, [never.port], { drainMs: 60_000, clock });
+  const id = await endTask(scene, never.url());
+  await eventually(() => expect(never.received).toHaveLength(1));
+  sender.stopClaiming();
+  aheadMs = 60_000;
+  await sender.stop();
+  expect(await deliveryOf(scene, id)).toMatchObject({ state: "pending", attempt: 0 });
+}, 20_000);
 
 it("a worker that delivers webhooks does so, and forgets them after historyDays", async () => {
   const scene = await newScene();
