@@ -9,7 +9,11 @@ describe("MessageStore", () => {
     Object.assign(new Error("permission denied"), { code: "42501" }),
     new ConfigError("something is wrong here"),
   ])("does not take for the message's fault: $message", async (error) => {
-    const encoder = { encode: () => Promise.reject(error) };
+    const encode = async (): Promise<never> => {
+      await Promise.resolve();
+      throw error;
+    };
+    const encoder = { encode };
     const rules = { queue: "jobs", tenant: undefined, keyOfMessage: false, decode: undefined };
     const store = new MessageStore({ encoder, rules } as never);
     const message = {

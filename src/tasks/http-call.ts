@@ -250,10 +250,10 @@ function checkStatuses(given: unknown): readonly number[] {
   const list: unknown[] = Array.isArray(given) ? given : [given];
   const isStatus = (value: unknown): value is number =>
     Number.isInteger(value) && Number(value) >= 200 && Number(value) <= 599;
-  const redirect = list.find((status) => REDIRECTS.includes(Number(status)));
+  const redirect = list.map(Number).find((status) => REDIRECTS.includes(status));
   if (redirect !== undefined) {
     throw new InvalidInputError(
-      `http.expectedStatus must not have ${String(redirect)}: a redirect is followed or refused, ` +
+      `http.expectedStatus must not have ${redirect}: a redirect is followed or refused, ` +
         "and never completes a task; name the final address as http.targetUrl",
     );
   }

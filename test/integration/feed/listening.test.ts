@@ -128,13 +128,13 @@ describe("an old transaction that may have found nobody listening", () => {
     onCleanup(() => services.stop());
     const filter = { tenant: "default", queues: "all", withCluster: false } as const;
     const limits = { clientsMax: 1, tenantClientsMax: 1 };
-    const client = feed.hub.subscribe(filter, undefined, limits);
+    const client = feed.hub.subscribe({ filter, after: undefined }, limits);
     const held = (): number => feed.metrics.heldSeconds.value() ?? -1;
     await eventually(() => expect(held()).toBeGreaterThan(0));
     expect(client.phase).toBe("waiting");
     client.cut();
     await eventually(() => expect(held()).toBe(0));
-    const another = feed.hub.subscribe(filter, undefined, limits);
+    const another = feed.hub.subscribe({ filter, after: undefined }, limits);
     await eventually(() => expect(held()).toBeGreaterThan(0));
     await session.query("COMMIT");
     await eventually(() => expect([another.phase, held()]).toEqual(["live", 0]));
