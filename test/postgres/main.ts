@@ -18,6 +18,7 @@ const ELSEWHERE = [
   "embedded",
   "package",
   "pgbouncer",
+  "server", // Streams and HTTP on the statements that others test.
   "testing",
   "wire",
 ];

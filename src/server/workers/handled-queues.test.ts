@@ -30,7 +30,7 @@ function scene() {
       return failure === undefined ? Promise.resolve() : Promise.reject(failure);
     },
   });
-  return { define, rounds, failures, handled };
+  return { known, define, rounds, failures, handled };
 }
 
 it("begins with queues that come together at once, and with each of them once", async () => {
@@ -52,6 +52,15 @@ it("knows the settings of a queue as they are now", async () => {
   expect(settingsOf()).toBe(5);
   define("a", 9);
   expect(settingsOf()).toBe(9);
+});
+
+it("knows the last settings of a queue that is being read again", async () => {
+  const { known, define, rounds, handled } = scene();
+  define("a", 7);
+  const handling = handled.handle(["a"], "t");
+  known.delete("a");
+  await handling;
+  expect(rounds[0]?.[0]?.queue.settings.maxAttempts).toBe(7);
 });
 
 it("tries a queue again that could not be begun with", async () => {

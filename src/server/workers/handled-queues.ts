@@ -68,8 +68,8 @@ export class HandledQueues {
 
   async #handle(name: string, tenant: string): Promise<void> {
     const { directory, queuesMax, handler } = this.#options;
-    await directory.findOrIntroduce(name, { tenant, queuesMax });
-    const queue = new KnownDefinition(name, directory);
+    const { settings } = await directory.findOrIntroduce(name, { tenant, queuesMax });
+    const queue = new KnownDefinition(name, directory, settings);
     await this.#begin({ ...handler, queue, concurrency: undefined });
   }
 
@@ -97,17 +97,18 @@ class KnownDefinition implements QueueDefinition {
   readonly schema = undefined;
   readonly resultSchema = undefined;
   readonly #directory: Directory;
-  #settings: QueueDefinition["settings"] | undefined;
+  #settings: QueueDefinition["settings"];
 
-  constructor(name: string, directory: Directory) {
+  constructor(name: string, directory: Directory, settings: QueueDefinition["settings"]) {
     this.name = name;
     this.keySpace = name;
     this.#directory = directory;
+    this.#settings = settings;
   }
 
+  /** While it is being read again, because somebody defines it, the last ones hold. */
   get settings(): QueueDefinition["settings"] {
     this.#settings = this.#directory.peek(this.name)?.settings ?? this.#settings;
-    if (this.#settings === undefined) throw new Error(`queue ${this.name} is not known`);
     return this.#settings;
   }
 }
