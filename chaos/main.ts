@@ -62,7 +62,7 @@ function possible(): Fault[] {
 async function main(): Promise<void> {
   const { seconds, seed, faults, json } = readOptions();
   for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
-  buildPrograms();
+  await buildPrograms();
   const folder = mkdtempSync(join(tmpdir(), "tidemill-chaos-"));
   const say = (line: string): void => {
     process.stderr.write(`${line}\n`);

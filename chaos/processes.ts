@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createWriteStream, existsSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { program } from "../test/support/programs.ts";
+import type { Exited } from "../src/checker/history.ts";
+import { type Program, program } from "../test/support/programs.ts";
 import { Proxy } from "./proxy.ts";
 
 /** What a process is told when it starts. */
@@ -19,8 +20,8 @@ export interface ProcessSpec {
 }
 
 export interface ProcessOptions extends ProcessSpec {
-  /** How far its clock is off. */
-  readonly clockSeconds?: number;
+  /** How its clock is wrong, as faketime is told: `+45` seconds, or `+0 x5`. */
+  readonly clock?: string;
 }
 
 /** What a process says when it has begun. */
@@ -35,69 +36,79 @@ interface Begun {
 export class ChaosProcess implements AsyncDisposable {
   readonly name: string;
   readonly proxy: Proxy;
-  readonly #begun: Begun;
+  /** Resolves when it is gone, and that is told. */
+  readonly exited: Promise<void>;
   readonly #child: ChildProcess;
-  readonly #exited: Promise<number | null>;
+  readonly #clockFile: string;
+  #begun: Begun | undefined;
+  #asked: Exited["asked"] = null;
   isPaused = false;
   isGone = false;
 
   private constructor(
-    name: string,
-    { child, proxy, begun }: { child: ChildProcess; proxy: Proxy; begun: Begun },
+    spec: ProcessSpec,
+    proxy: Proxy,
+    child: ChildProcess,
+    onExit: (exit: Exited) => void,
   ) {
+    const { folder, name } = spec;
+    this.#clockFile = clockFileOf(spec);
     this.name = name;
     this.proxy = proxy;
-    this.#begun = begun;
     this.#child = child;
-    this.#exited = exitOf(child);
-    void this.#exited.then(() => {
+    this.exited = exitOf(child).then(([code, signal]) => {
       this.isGone = true;
+      const isQuiet = code === 0 || signal === "SIGKILL";
+      const lastLines = isQuiet ? [] : lastLinesOf(logOf(folder, name));
+      onExit({ op: "exit", process: name, code, signal, asked: this.#asked, lastLines });
     });
   }
 
+  /** Rejects when it ends before it has begun. */
   static async start(
-    source: string,
-    { clockSeconds, ...given }: ProcessOptions,
+    source: Program,
+    { clock, ...given }: ProcessOptions,
+    onExit: (exit: Exited) => void,
   ): Promise<ChaosProcess> {
-    const { folder, name } = given;
     const proxy = await Proxy.open(given.url);
     const spec: ProcessSpec = { ...given, url: proxy.url };
+    const log = openSync(logOf(spec.folder, spec.name), "a");
     const child = spawn(process.execPath, [program(source), JSON.stringify(spec)], {
-      stdio: ["ignore", "pipe", "pipe", "ipc"],
-      env: { ...process.env, ...(clockSeconds === undefined ? {} : fakeClock(clockSeconds)) },
+      stdio: ["ignore", log, log, "ipc"],
+      env: { ...process.env, ...(clock === undefined ? {} : fakeClock(spec, clock)) },
     });
-    const log = join(folder, `${name}.log`);
-    const complaints = createWriteStream(log);
-    child.stdout?.pipe(complaints);
-    child.stderr?.pipe(complaints, { end: false });
+    closeSync(log);
     const said = once(child, "message") as Promise<[Begun]>;
-    const ended = exitOf(child).then((code): never => {
-      throw new Error(`${name} ended with ${code} before it began: see ${log}`);
-    });
-    ended.catch(() => {}); // Only matters before it has begun.
-    try {
-      const [begun] = await Promise.race([said, ended]);
-      return new ChaosProcess(name, { child, proxy, begun });
-    } catch (error) {
-      await proxy[Symbol.asyncDispose]();
-      throw error;
+    const started = new ChaosProcess(spec, proxy, child, onExit);
+    const ended = started.exited.then(() => undefined);
+    const [begun] = (await Promise.race([said, ended])) ?? [];
+    if (begun !== undefined) {
+      started.#begun = begun;
+      return started;
     }
+    await proxy[Symbol.asyncDispose]();
+    throw new Error(`${spec.name} ended before it began: see ${logOf(spec.folder, spec.name)}`);
   }
 
   /** Of the worker in it; null where there is none. */
   get workerId(): string | null {
-    return this.#begun.worker;
+    return this.#begun?.worker ?? null;
   }
 
   /** Where a server listens. */
   get ports(): Readonly<Record<"producer" | "worker", number>> {
-    const { ports } = this.#begun;
+    const ports = this.#begun?.ports;
     if (ports === undefined) throw new Error(`${this.name} is no server`);
     return ports;
   }
 
   kill(): void {
-    this.#child.kill("SIGKILL");
+    this.#tell("kill", "SIGKILL");
+  }
+
+  /** Of one that was started with a wrong clock: it is wrong in this way within a second. */
+  setClock(clock: string): void {
+    writeFileSync(this.#clockFile, clock);
   }
 
   pause(): void {
@@ -111,26 +122,37 @@ export class ChaosProcess implements AsyncDisposable {
   }
 
   /** Asks it to end in peace. */
-  async stop(): Promise<number | null> {
-    this.#child.kill("SIGTERM");
-    return await this.#exited;
+  async stop(): Promise<void> {
+    this.#tell("stop", "SIGTERM");
+    await this.exited;
   }
 
-  get exited(): Promise<number | null> {
-    return this.#exited;
+  /** What ended before it was told to is not excused by it. */
+  #tell(what: "kill" | "stop", signal: NodeJS.Signals): void {
+    if (!this.isGone) this.#asked = what;
+    this.#child.kill(signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#child.kill("SIGKILL");
-    await this.#exited;
+    this.kill();
+    await this.exited;
     await this.proxy[Symbol.asyncDispose]();
   }
 }
 
-async function exitOf(child: ChildProcess): Promise<number | null> {
-  if (child.exitCode !== null || child.signalCode !== null) return child.exitCode;
-  const [code] = (await once(child, "exit")) as [number | null];
-  return code;
+type Exit = [code: number | null, signal: NodeJS.Signals | null];
+
+async function exitOf(child: ChildProcess): Promise<Exit> {
+  return (await once(child, "exit")) as Exit;
+}
+
+/** What it says of itself, beside its history. */
+const logOf = (folder: string, name: string): string => join(folder, `${name}.log`);
+
+const LINES_MAX = 20;
+
+function lastLinesOf(file: string): string[] {
+  return readFileSync(file, "utf8").trimEnd().split("\n").slice(-LINES_MAX);
 }
 
 const FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
@@ -141,8 +163,15 @@ export function whyNoFakeClock(): string | undefined {
 }
 
 /** The time of day is off; what is measured with is not, as on a real machine. */
-const fakeClock = (seconds: number): NodeJS.ProcessEnv => ({
-  LD_PRELOAD: FAKETIME,
-  FAKETIME: `${seconds >= 0 ? "+" : ""}${seconds}`,
-  DONT_FAKE_MONOTONIC: "1",
-});
+function fakeClock(spec: ProcessSpec, clock: string): NodeJS.ProcessEnv {
+  const file = clockFileOf(spec);
+  writeFileSync(file, clock);
+  return {
+    LD_PRELOAD: FAKETIME,
+    FAKETIME_TIMESTAMP_FILE: file,
+    FAKETIME_CACHE_DURATION: "1",
+    DONT_FAKE_MONOTONIC: "1",
+  };
+}
+
+const clockFileOf = ({ folder, name }: ProcessSpec): string => join(folder, `${name}.clock`);

@@ -1,8 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
+import type { Phase } from "../src/checker/history.ts";
 import { type NewTask, type Queue, Tidemill } from "../src/index.ts";
 import { Random } from "../test/support/random.ts";
-import { HistoryWriter, type Phase } from "./history.ts";
+import { endUnbegun } from "./ending.ts";
+import { HistoryWriter } from "./history.ts";
 import type { ProcessSpec } from "./processes.ts";
 import { flaky, type Happening, limited, lines, orders, plain, type Work } from "./scene.ts";
 
@@ -18,7 +20,7 @@ const pool = new pg.Pool({
 });
 pool.on("error", () => {});
 pool.on("connect", (client) => client.on("error", () => {})); // The next query on it says why.
-const mill = await Tidemill.connect(url);
+const mill = await Tidemill.connect(url).catch(endUnbegun);
 const stopping = new AbortController();
 let count = 0;
 const nameOf = (what: string): string => {

@@ -97,13 +97,24 @@ export class Proxy implements AsyncDisposable {
   }
 
   #carry(line: Line, from: Socket, to: Socket, direction: Direction): void {
+    // In order, also when the delay ends: no network changes the order of what is in a connection.
+    const late: { readonly data: Buffer; readonly dueMs: number }[] = [];
+    const pass = (): void => {
+      for (let next = late[0]; next !== undefined; next = late[0]) {
+        const restMs = next.dueMs - performance.now();
+        if (restMs > 0) return void setTimeout(pass, restMs);
+        to.write(next.data);
+        late.shift();
+      }
+    };
     from.on("data", (data) => {
       if (this.#swallowed === direction || this.#swallowed === "both") {
         this.#torn.add(line);
         return;
       }
-      if (this.#delayMs === 0) to.write(data);
-      else setTimeout(() => to.write(data), this.#delayMs); // Equal delays keep the order.
+      const dueMs = performance.now() + this.#delayMs;
+      if (late.length === 0 && this.#delayMs === 0) to.write(data);
+      else if (late.push({ data, dueMs }) === 1) setTimeout(pass, this.#delayMs);
     });
     from.on("error", () => {});
     from.on("close", () => this.#close(line));

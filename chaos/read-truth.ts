@@ -1,17 +1,20 @@
 import type pg from "pg";
-import { PARTITION_NAME } from "./scene.ts";
 import type {
   CheckpointFact,
+  ClaimFact,
+  CutFact,
   EffectFact,
   EventFact,
   FiringFact,
   GapFact,
   HandledFact,
   LossFact,
+  MoveFact,
   TaskFact,
   TermFact,
   Truth,
-} from "./truth.ts";
+} from "../src/checker/truth.ts";
+import { PARTITION_NAME } from "./scene.ts";
 
 const ms = (column: string): string => `(extract(epoch FROM ${column}) * 1000)::float8`;
 
@@ -51,6 +54,15 @@ const LOSSES = `
   SELECT task_id::text AS task, worker_id AS worker, ${ms("at")} AS "atMs"
     FROM tidemill.task_failures WHERE outcome = 'lost'`;
 
+const CLAIMS = `
+  SELECT task_id::text AS task, generation, claim_id AS "claimId", ${ms("at")} AS "atMs"
+    FROM chaos.claims`;
+
+const CUTS = `
+  SELECT task_id::text AS task, claim_id AS "claimId", next_claim_id AS "nextClaimId",
+         ${ms("at")} AS "atMs"
+    FROM chaos.cuts`;
+
 const GAPS = `
   SELECT skip.gap_position::text AS "from", skip.skip_to_position::text AS "to",
          evidence.missing::text AS missing
@@ -61,13 +73,18 @@ const CHECKPOINTS = `
   SELECT consumer_name AS name, last_position::text AS position
     FROM tidemill.consumer_checkpoints`;
 
+const MOVES = `
+  SELECT seq::text, name, from_here::text AS "from", to_here::text AS "to", xid::text
+    FROM chaos.moves AS one ORDER BY one.seq`;
+
 const NOW = `SELECT ${ms("clock_timestamp()")} AS "atMs"`;
 
 /** Reads everything that the checker judges by. Nothing may run any more. */
 export async function readTruth(client: pg.Client): Promise<Truth> {
   const read = async <T extends object>(text: string): Promise<T[]> =>
     (await client.query<T>(text)).rows;
-  const checkpoints = await read<{ name: string; position: string }>(CHECKPOINTS);
+  const checkpoints = await read<Named<CheckpointFact>>(CHECKPOINTS);
+  const moves = await read<Named<MoveFact>>(MOVES);
   const [now] = await read<{ atMs: number }>(NOW);
   return {
     atMs: now?.atMs ?? Number.NaN,
@@ -79,11 +96,18 @@ export async function readTruth(client: pg.Client): Promise<Truth> {
     firings: await read<FiringFact>(FIRINGS),
     losses: await read<LossFact>(LOSSES),
     gaps: await read<GapFact>(GAPS),
-    checkpoints: checkpoints.map(toCheckpoint),
+    checkpoints: checkpoints.map(({ name, ...fact }) => ({ ...partOf(name), ...fact })),
+    claims: await read<ClaimFact>(CLAIMS),
+    cuts: await read<CutFact>(CUTS),
+    moves: moves.map(({ name, ...fact }) => ({ ...partOf(name), ...fact })),
   };
 }
 
-function toCheckpoint({ name, position }: { name: string; position: string }): CheckpointFact {
+type Part = Pick<CheckpointFact, "consumer" | "partition">;
+/** A fact about a partition, as the system names it. */
+type Named<Fact extends Part> = Omit<Fact, keyof Part> & { readonly name: string };
+
+function partOf(name: string): Part {
   const [, consumer = name, partition = "0"] = PARTITION_NAME.exec(name) ?? [];
-  return { consumer, partition: Number(partition), position };
+  return { consumer, partition: Number(partition) };
 }

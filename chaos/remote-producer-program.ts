@@ -1,9 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { connectProducer, type Queue, type RemoteNewTask } from "../src/client/index.ts";
+import { endUnbegun } from "./ending.ts";
 import { HistoryWriter } from "./history.ts";
 import { logTo } from "./log.ts";
 import type { ProcessSpec } from "./processes.ts";
-import { CLIENT, PRODUCER_TOKEN, remote, remoteLines, type Work } from "./scene.ts";
+import { CLIENT, PRODUCER_TOKEN, remote, remoteLimited, remoteLines, type Work } from "./scene.ts";
 
 /** The load of those who have no database: what an answer is lost of goes again, by itself. */
 const spec = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
@@ -17,7 +18,7 @@ const producer = await connectProducer({
   batchTasks: 16, // Several creates are on their way when a server goes.
   withinSeconds: 60,
   logger: logTo(process.stderr),
-});
+}).catch(endUnbegun);
 
 let count = 0;
 const nameOf = (what: string): string => {
@@ -67,15 +68,16 @@ async function enqueueKeyed(): Promise<void> {
   }
 }
 
-const some = (size: number): Named[] =>
-  Array.from({ length: size }, () => ({ payload: { name: nameOf(remote.name) } }));
+const some = (queue: Queue<Work>, size: number): Named[] =>
+  Array.from({ length: size }, () => ({ payload: { name: nameOf(queue.name) } }));
 
 process.once("SIGTERM", () => stopping.abort());
 process.send?.({ worker: null });
 await Promise.all([
-  every(5, () => enqueueEach(remote, some(40))),
-  every(20, () => enqueueEach(remote, some(1))),
-  every(20, () => enqueueEach(remote, some(1))),
+  every(5, () => enqueueEach(remote, some(remote, 40))),
+  every(20, () => enqueueEach(remote, some(remote, 1))),
+  every(20, () => enqueueEach(remote, some(remote, 1))),
+  every(4, () => enqueueEach(remoteLimited, some(remoteLimited, 10))),
   every(3, enqueueKeyed),
 ]);
 await producer.close();

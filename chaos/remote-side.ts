@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { Program } from "../test/support/programs.ts";
 import type { ChaosProcess, ProcessSpec } from "./processes.ts";
 import { Proxy } from "./proxy.ts";
 
@@ -7,7 +8,7 @@ const AGAIN_MS = 200;
 /** What a stage does for those who play on it. */
 export interface Cast {
   readonly isClosing: boolean;
-  start(what: string, source: string, more?: Pick<ProcessSpec, "servers">): Promise<ChaosProcess>;
+  start(what: string, source: Program, more?: Pick<ProcessSpec, "servers">): Promise<ChaosProcess>;
 }
 
 /**
@@ -116,11 +117,23 @@ export class RemoteSide implements AsyncDisposable {
   /** As many workers as there should be, every other one at another server first. */
   async refill(): Promise<void> {
     const left = this.workers;
-    const missing = Array.from({ length: WORKERS - left.length }, (_, place) => {
-      const servers = this.#addresses(left.length + place, ({ workers }) => workers);
-      return this.#cast.start("remote-worker", "chaos/remote-worker-program.ts", { servers });
-    });
+    const missing = Array.from({ length: WORKERS - left.length }, (_, place) =>
+      this.#startWorker(left.length + place),
+    );
     this.#workers = [...left, ...(await Promise.all(missing))];
+  }
+
+  async #startWorker(first: number): Promise<ChaosProcess> {
+    const servers = this.#addresses(first, ({ workers }) => workers);
+    const program = "chaos/remote-worker-program.ts";
+    for (;;) {
+      try {
+        return await this.#cast.start("remote-worker", program, { servers });
+      } catch (error) {
+        if (this.#cast.isClosing) throw error;
+        await delay(AGAIN_MS); // Servers on a busy machine may not answer in time.
+      }
+    }
   }
 
   #addresses(first: number, doorOf: (place: ServerPlace) => Proxy): string[] {
@@ -129,9 +142,10 @@ export class RemoteSide implements AsyncDisposable {
     return [...all.slice(turn), ...all.slice(0, turn)];
   }
 
-  /** All servers listen again. */
+  /** All servers listen again, and have their workers. */
   async up(): Promise<void> {
     await Promise.all(this.servers.map((place) => place.up()));
+    await this.refill();
   }
 
   /** Nothing is to be done any more. */

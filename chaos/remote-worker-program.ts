@@ -1,5 +1,5 @@
-import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
+import type { Ended, Token } from "../src/checker/history.ts";
 import {
   connectWorker,
   LeaseLostError,
@@ -10,10 +10,11 @@ import {
   type TaskContext,
 } from "../src/client/index.ts";
 import { Random } from "../test/support/random.ts";
-import { type Ended, HistoryWriter, type Token } from "./history.ts";
+import { endUnbegun, stopWhenTold } from "./ending.ts";
+import { HistoryWriter } from "./history.ts";
 import { logTo } from "./log.ts";
 import type { ProcessSpec } from "./processes.ts";
-import { CLIENT, remote, remoteLines, WORKER_TOKEN, type Work } from "./scene.ts";
+import { CLIENT, remote, remoteLimited, remoteLines, WORKER_TOKEN, type Work } from "./scene.ts";
 
 /** A worker without a database, as a process of its own. */
 const spec = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
@@ -47,14 +48,15 @@ const worker = await connectWorker({
   ...CLIENT,
   url: servers,
   token: WORKER_TOKEN,
-  handlers: [remote.handle(handle), remoteLines.handle(handle)],
+  handlers: [remote, remoteLines, remoteLimited].map((one) => one.handle(handle)),
   concurrency: 16,
   batchSize: 4,
   drainSeconds: 2,
   logger: logTo(process.stderr),
   onAck,
-});
+}).catch(endUnbegun);
+const exitCode = stopWhenTold(worker);
 process.send?.({ worker: null });
-await once(process, "SIGTERM");
-await worker.stop();
+await worker.finished;
+process.exitCode = await exitCode();
 process.disconnect?.();

@@ -14,13 +14,16 @@ export function report(verdict: Verdict, { seed, seconds, json }: ReportOptions)
   for (const [name, value] of Object.entries(verdict.counts)) {
     printFigure({ figure: `chaos.${name}`, value, unit: name, settings }, json);
   }
-  for (const { fault, count, worstMs, boundMs } of verdict.recoveries) {
+  for (const { fault, count, worstMs, boundMs, resumedMs, rerunMs } of verdict.recoveries) {
+    const times = `work went on after ${Math.round(resumedMs)}`;
+    const heldText =
+      rerunMs === null ? "" : `; ${times}, all that was held after ${Math.round(rerunMs)}`;
     const figure: Figure & { readonly fault: string } = {
       figure: json ? "chaos.worst_recovery_ms" : `chaos.worst_recovery_ms ${fault}`,
       fault,
       value: worstMs,
-      unit: `ms, ${count} times, allowed ${boundMs}`,
-      settings: { ...settings, count, boundMs },
+      unit: `ms, ${count} times, allowed ${boundMs}${heldText}`,
+      settings: { ...settings, count, boundMs, resumedMs, rerunMs },
     };
     printFigure(figure, json);
   }

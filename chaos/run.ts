@@ -1,12 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { FaultRecord } from "../src/checker/history.ts";
+import type { Truth } from "../src/checker/truth.ts";
 import { Tidemill } from "../src/index.ts";
 import { Random } from "../test/support/random.ts";
 import type { Fault } from "./faults/fault.ts";
-import { type FaultRecord, HistoryWriter } from "./history.ts";
+import { HistoryWriter } from "./history.ts";
 import { readTruth } from "./read-truth.ts";
 import { cure, PARKING, SCHEDULE } from "./scene.ts";
 import { Stage } from "./stage.ts";
-import type { Truth } from "./truth.ts";
 import { Watcher } from "./watcher.ts";
 
 export interface RunOptions {
@@ -23,14 +24,15 @@ const WORKERS = 4;
 /** Who ends nothing for so long will not do so later. */
 const STUCK_MS = 30_000;
 const PROGRESS_MS_MAX = 30_000;
+const RERUN_MS_MAX = 5_000;
 /** Between two faults, so that there is something to break. */
 const CALM_MS = 500;
 
 /** Runs the load, breaks things one after another, waits for quiet and reads what is left. */
 export async function run(options: RunOptions): Promise<Truth> {
   const { seconds, seed, folder, say } = options;
-  await using stage = await Stage.open(folder, seed);
   using history = new HistoryWriter(folder, "harness");
+  await using stage = await Stage.open({ folder, seed, history });
   await using watcher = new Watcher(stage.server.url, history);
   await Promise.all([stage.scaleTo(WORKERS), stage.openRemote()]);
   await stage.startLoad();
@@ -82,6 +84,7 @@ async function strike(
   const targets = await fault.strike(stage, random);
   const toMs = Date.now();
   const recoveredMs = await watcher.untilProgress(PROGRESS_MS_MAX);
+  await stage.untilHeldMoved(RERUN_MS_MAX);
   return {
     kind: fault.kind,
     targets,
@@ -116,6 +119,9 @@ const WHO = `
     LEFT JOIN tidemill.consumer_assignments AS assignment USING (consumer_name)
     LEFT JOIN tidemill.consumer_states AS state USING (consumer_name)`;
 
+/** Who may run what is limited. */
+const GRANTS = "SELECT queue, worker_id, slots FROM tidemill.limit_grants";
+
 /** Until nothing is left to do. What is left when nothing ends any more is stuck. */
 async function untilQuiet(stage: Stage, say: (line: string) => void): Promise<void> {
   await stage.withClient(async (client) => {
@@ -130,6 +136,6 @@ async function untilQuiet(stage: Stage, say: (line: string) => void): Promise<vo
       await delay(200);
     }
     say(`not quiet: ${before}`);
-    say(JSON.stringify((await client.query(WHO)).rows));
+    for (const text of [WHO, GRANTS]) say(JSON.stringify((await client.query(text)).rows));
   });
 }

@@ -1,4 +1,5 @@
 import type pg from "pg";
+import type { Scene } from "../src/checker/scene.ts";
 import { concerns, partitionsOf } from "../src/consumers/consumer.ts";
 import {
   type Consumer,
@@ -45,6 +46,8 @@ export const flaky = queue<Work>("flaky", { backoff: BACKOFF, maxAttempts: 3 });
 export const remote = queue<Work>("remote");
 /** The same, one after another of a key. */
 export const remoteLines = queue<Work>("remote-lines");
+/** The same, and never more than so many at once, whichever server hands them out. */
+export const remoteLimited = queue<Work>("remote-limited", { limits: { concurrency: LIMIT } });
 /** What schedules enqueue. */
 export const ticks = queue<null>("ticks", { backoff: BACKOFF });
 
@@ -110,6 +113,23 @@ export const PARKING = careful.name;
 export const PARTITION_NAME = /^(.*)\/(\d+)$/;
 
 export const LEASE_SECONDS = 3;
+
+/** What the rules have to know of it. The schedule fires every second, and catches up. */
+export const SCENE: Scene = {
+  consumers: CONSUMERS.map(({ name }) => ({
+    name,
+    handles: () => true,
+    setsAside: name === PARKING,
+  })),
+  isNamed: (name) => name !== ticks.name,
+  hasEffect: (name) => name === orders.name,
+  isOrderedByEnd: (name) => name === lines.name || name === remoteLines.name,
+  keySpaceOf: (name) => name,
+  leaseSeconds: LEASE_SECONDS,
+  limits: { [limited.name]: LIMIT, [remoteLimited.name]: LIMIT },
+  tickMs: 1_000,
+};
+
 /** Everything happens within seconds, and a busy machine is no death. */
 export const WORKER: WorkerOptions = {
   heartbeatInterval: 300,
@@ -164,8 +184,9 @@ export const CLIENT = {
   keepaliveTimeoutSeconds: 1,
 } as const;
 
-// Triggers tell what nobody else keeps: every change of the leader's term, and every firing of a
-// schedule, of which the system itself keeps the latest only. One counts remote tasks that ended.
+// Triggers tell what nobody else keeps: every change of a checkpoint and of the leader's term, and
+// every firing of a schedule, of which the system itself keeps the latest only. Of claims, the few
+// that are not the first, or end before their lease does. One counts remote tasks that ended.
 const TABLES = `
   CREATE SCHEMA chaos;
   CREATE TABLE chaos.effects (
@@ -186,6 +207,50 @@ const TABLES = `
     position  BIGINT NOT NULL,
     xid       XID8 NOT NULL DEFAULT pg_current_xact_id()
   );
+  CREATE TABLE chaos.claims (
+    task_id    BIGINT NOT NULL,
+    generation INT NOT NULL,
+    claim_id   UUID NOT NULL,
+    at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE FUNCTION chaos.record_claim() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO chaos.claims VALUES (NEW.id, NEW.lease_generation, NEW.claim_id);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER record_claim AFTER UPDATE ON tidemill.tasks
+    FOR EACH ROW WHEN (OLD.lease_generation > 0 AND NEW.lease_generation > OLD.lease_generation)
+    EXECUTE FUNCTION chaos.record_claim();
+  CREATE TABLE chaos.cuts (
+    task_id       BIGINT NOT NULL,
+    claim_id      UUID NOT NULL,
+    next_claim_id UUID,
+    at            TIMESTAMPTZ NOT NULL DEFAULT NOW()
+  );
+  CREATE FUNCTION chaos.record_cut() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO chaos.cuts VALUES (NEW.id, OLD.claim_id, NEW.claim_id);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER record_cut AFTER UPDATE ON tidemill.tasks
+    FOR EACH ROW WHEN (OLD.lease_until > NOW() AND NEW.claim_id IS DISTINCT FROM OLD.claim_id)
+    EXECUTE FUNCTION chaos.record_cut();
+  CREATE TABLE chaos.moves (
+    seq       BIGINT GENERATED ALWAYS AS IDENTITY,
+    name      TEXT NOT NULL,
+    from_here BIGINT NOT NULL,
+    to_here   BIGINT NOT NULL,
+    xid       XID8 NOT NULL DEFAULT pg_current_xact_id()
+  );
+  CREATE FUNCTION chaos.record_move() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO chaos.moves (name, from_here, to_here)
+    VALUES (NEW.consumer_name, OLD.last_position, NEW.last_position);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER record_move AFTER UPDATE ON tidemill.consumer_checkpoints
+    FOR EACH ROW WHEN (OLD.last_position <> NEW.last_position)
+    EXECUTE FUNCTION chaos.record_move();
   CREATE TABLE chaos.cures (at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp());
   CREATE TABLE chaos.terms (
     seq    BIGINT GENERATED ALWAYS AS IDENTITY,

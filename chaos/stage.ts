@@ -1,18 +1,28 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
+import type { Exited, Token } from "../src/checker/history.ts";
 import { Tidemill } from "../src/index.ts";
 import { type OwnServer, ownServer } from "../test/support/own-server.ts";
+import type { Program } from "../test/support/programs.ts";
 import { Disk, whyNoDisk } from "./disk.ts";
+import { begunIn, heldBy, untilMoved } from "./held.ts";
+import { type HistoryWriter, readHistory } from "./history.ts";
 import { ChaosProcess, type ProcessOptions } from "./processes.ts";
 import { RemoteSide } from "./remote-side.ts";
-import { createTables, SCHEDULE, ticks } from "./scene.ts";
+import { createTables, remoteLimited, SCHEDULE, ticks } from "./scene.ts";
 
 const MAX_CONNECTIONS = 150;
 const RESTART_MS = 200;
 
-export type StartOptions = Partial<
-  Pick<ProcessOptions, "url" | "isPooled" | "clockSeconds" | "servers">
->;
+export type StartOptions = Partial<Pick<ProcessOptions, "url" | "isPooled" | "clock" | "servers">>;
+
+export interface StageOptions {
+  /** Where the histories go. */
+  readonly folder: string;
+  readonly seed: number;
+  /** Told how processes end, and what they held when they were hit. */
+  readonly history: HistoryWriter;
+}
 
 /** The server and the processes of one run, and what may be done to them. */
 export class Stage implements AsyncDisposable {
@@ -21,6 +31,7 @@ export class Stage implements AsyncDisposable {
   readonly disk: Disk | undefined;
   readonly folder: string;
   readonly #seed: number;
+  readonly #history: HistoryWriter;
   #processes: ChaosProcess[] = [];
   readonly #workers = new Set<ChaosProcess>();
   readonly #producers = new Set<ChaosProcess>();
@@ -28,6 +39,7 @@ export class Stage implements AsyncDisposable {
   readonly #starting = new Set<Promise<ChaosProcess>>();
   #started = 0;
   #wanted = 0;
+  #held: readonly Token[] = [];
   #isClosing = false;
   /** A run that is interrupted leaves neither processes nor a server. */
   readonly #abandon = (): void => {
@@ -39,16 +51,17 @@ export class Stage implements AsyncDisposable {
   private constructor(
     server: OwnServer,
     disk: Disk | undefined,
-    { folder, seed }: { readonly folder: string; readonly seed: number },
+    { folder, seed, history }: StageOptions,
   ) {
     this.server = server;
     this.disk = disk;
     this.folder = folder;
     this.#seed = seed;
+    this.#history = history;
     process.once("exit", this.#abandon);
   }
 
-  static async open(folder: string, seed: number): Promise<Stage> {
+  static async open(options: StageOptions): Promise<Stage> {
     const disk = whyNoDisk() === undefined ? await Disk.mount() : undefined;
     const settings = {
       max_connections: String(MAX_CONNECTIONS),
@@ -56,10 +69,11 @@ export class Stage implements AsyncDisposable {
       shared_buffers: "256MB",
     };
     const server = await ownServer(settings, disk?.folder);
-    const stage = new Stage(server, disk, { folder, seed });
+    const stage = new Stage(server, disk, options);
     await Tidemill.migrate(server.url);
     await stage.withClient(createTables);
     const mill = await Tidemill.connect(server.url);
+    await mill.queues.define(remoteLimited); // Its workers cannot: they have no database.
     await mill.schedules.put(SCHEDULE, { cron: "* * * * * *", queue: ticks, catchUp: "all" });
     await mill.close();
     return stage;
@@ -115,16 +129,18 @@ export class Stage implements AsyncDisposable {
     for (const producer of producers) this.#producers.add(producer);
   }
 
-  async start(what: string, source: string, more: StartOptions = {}): Promise<ChaosProcess> {
+  async start(what: string, source: Program, more: StartOptions = {}): Promise<ChaosProcess> {
     this.#started += 1;
-    const starting = ChaosProcess.start(source, {
+    const options = {
       url: this.server.url,
       folder: this.folder,
       name: `${what}-${this.#started}`,
       seed: this.#seed + this.#started,
       isPooled: false,
       ...more,
-    });
+    };
+    const onExit = (exit: Exited): void => this.#history.add(exit);
+    const starting = ChaosProcess.start(source, options, onExit);
     this.#starting.add(starting);
     const started = await starting.finally(() => this.#starting.delete(starting));
     this.#processes.push(started);
@@ -158,6 +174,24 @@ export class Stage implements AsyncDisposable {
   /** As many workers as there should be. */
   async refill(): Promise<void> {
     await this.scaleTo(this.#wanted);
+  }
+
+  /** Writes down what a process holds that was just hit. */
+  async noteHeld({ name: by, workerId }: ChaosProcess): Promise<void> {
+    const atMs = Date.now();
+    const tasks =
+      workerId === null
+        ? begunIn(readHistory(this.folder, by))
+        : await this.withClient((client) => heldBy(client, workerId));
+    this.#history.add({ op: "held", held: { by, atMs, tasks } });
+    this.#held = tasks;
+  }
+
+  /** Until what was held has ended or runs elsewhere: another fault would excuse a delay. */
+  async untilHeldMoved(timeoutMs: number): Promise<void> {
+    const held = this.#held;
+    this.#held = [];
+    if (held.length > 0) await this.withClient((client) => untilMoved(client, held, timeoutMs));
   }
 
   /** Every crash takes the statistics along by which the server itself knows what to clean. */

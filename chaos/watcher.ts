@@ -1,15 +1,20 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
-import type { HistoryWriter, Sample } from "./history.ts";
+import type { Sample } from "../src/checker/history.ts";
+import type { HistoryWriter } from "./history.ts";
+import { SCENE } from "./scene.ts";
 
 const EVERY_MS = 50;
+const LIMITED = Object.keys(SCENE.limits);
 const LOOK = `
   SELECT COALESCE(pg_sequence_last_value('chaos.effects_seq_seq'), 0)::int AS finished,
          COALESCE(pg_sequence_last_value('chaos.handled_seq_seq'), 0)::int AS handled,
          COALESCE(pg_sequence_last_value('chaos.remote_ends'), 0)::int AS remote,
-         (SELECT count(*)::int FROM tidemill.tasks
-           WHERE lane IN (SELECT lane FROM tidemill.task_lanes WHERE queue = 'limited')
-             AND state = 'running') AS limited`;
+         (SELECT COALESCE(json_object_agg(queue, running), '{}')
+            FROM (SELECT queue, count(*) AS running FROM tidemill.tasks
+                   WHERE lane IN (SELECT lane FROM tidemill.task_lanes WHERE queue = ANY ($1))
+                     AND state = 'running'
+                   GROUP BY queue) AS one) AS limited`;
 
 /** Looks at the database all the time, past all proxies, and writes down what it saw. */
 export class Watcher implements AsyncDisposable {
@@ -56,7 +61,7 @@ export class Watcher implements AsyncDisposable {
       try {
         await client.connect();
         while (!this.#over.signal.aborted) {
-          const { rows } = await client.query<Omit<Sample, "atMs">>(LOOK);
+          const { rows } = await client.query<Omit<Sample, "atMs">>(LOOK, [LIMITED]);
           const [row] = rows;
           if (row === undefined) continue;
           this.#latest = { atMs: Date.now(), ...row };

@@ -1,7 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
+import type { Ended, Token } from "../src/checker/history.ts";
 import { LeaseLostError, type Task, type TaskContext, Tidemill } from "../src/index.ts";
-import { type Ended, HistoryWriter, type Token } from "./history.ts";
+import { endRemoved, endUnbegun, stopWhenTold } from "./ending.ts";
+import { HistoryWriter } from "./history.ts";
 import { logTo } from "./log.ts";
 import type { ProcessSpec } from "./processes.ts";
 import {
@@ -93,7 +95,7 @@ async function act(task: Task<Work>, context: TaskContext): Promise<void> {
   }
 }
 
-const mill = await Tidemill.connect(url);
+const mill = await Tidemill.connect(url).catch(endUnbegun);
 const worker = mill.worker({
   ...WORKER,
   ...(isPooled ? BEHIND_POOLER : {}),
@@ -119,9 +121,11 @@ const worker = mill.worker({
     }),
   ],
 });
-process.once("SIGTERM", () => void worker.stop());
+const exitCode = stopWhenTold(worker);
 process.send?.({ worker: worker.id });
-await worker.start();
+await worker.begin().catch(endUnbegun);
+await worker.finished.catch(endRemoved);
+process.exitCode = await exitCode();
 await pool.end();
 await mill.close();
 process.disconnect?.();

@@ -1,4 +1,4 @@
-import type { RuleName } from "../chaos/checker/rule.ts";
+import type { RuleName } from "../src/checker/rule.ts";
 
 /** A deliberate breakage of the engine, which the suite must notice. */
 export interface Mutant {

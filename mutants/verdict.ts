@@ -1,4 +1,4 @@
-import type { RuleName } from "../chaos/checker/rule.ts";
+import type { RuleName } from "../src/checker/rule.ts";
 
 /**
  * What one run of a catcher said. Red: a promise was broken, and which. Green: none was, or none of

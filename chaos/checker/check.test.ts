@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { Truth } from "../../src/checker/truth.ts";
 import { CONSUMERS, orders, plain } from "../scene.ts";
-import type { Truth } from "../truth.ts";
 import { check, KEPT_MAX, RULES, type Verdict } from "./check.ts";
 import {
   effect,
@@ -52,6 +52,9 @@ describe("a good history", () => {
       losses: [],
       gaps: [],
       checkpoints: [],
+      moves: [],
+      claims: [],
+      cuts: [],
     };
     expect(check([], empty)).toMatchObject({ violations: [], recoveries: [] });
   });
@@ -95,7 +98,7 @@ const CALL = 100;
 function long(calls: number): Story {
   const { truth } = tell();
   for (const facts of [truth.tasks, truth.effects, truth.events, truth.handled]) facts.length = 0;
-  for (const facts of [truth.firings, truth.losses, truth.gaps]) facts.length = 0;
+  for (const facts of [truth.firings, truth.losses, truth.gaps, truth.moves]) facts.length = 0;
   const story: Story = { entries: [], truth };
   for (let call = 0; call < calls; call += 1) {
     const ids = Array.from({ length: CALL }, (_, place) => String(call * CALL + place + 1));
@@ -138,7 +141,10 @@ function addEvent({ entries, truth }: Story, place: number): void {
   entries.push(line("producer", place, call));
   truth.events.push({ position, name });
   for (const { name: consumer } of CONSUMERS) {
-    truth.handled.push(handled(truth.handled.length + 1, consumer, 0, place));
+    const fact = handled(truth.handled.length + 1, consumer, 0, place);
+    const { seq, partition, xid } = fact;
+    truth.handled.push(fact);
+    truth.moves.push({ seq, consumer, partition, from: String(place - 1), to: position, xid });
   }
 }
 

@@ -1,14 +1,17 @@
-import type { Entry } from "../history.ts";
-import type { Truth } from "../truth.ts";
-import { CLUSTER_RULES } from "./cluster.ts";
-import { CONSUMER_RULES } from "./consumers.ts";
-import { EVENT_RULES } from "./events.ts";
-import { gather } from "./facts.ts";
-import { FENCE_RULES } from "./fences.ts";
-import { KEY_RULES } from "./keys.ts";
+import { CLUSTER_RULES } from "../../src/checker/cluster.ts";
+import { CONSUMER_RULES } from "../../src/checker/consumers.ts";
+import { EVENT_RULES } from "../../src/checker/events.ts";
+import { gather } from "../../src/checker/facts.ts";
+import { FENCE_RULES } from "../../src/checker/fences.ts";
+import type { Entry } from "../../src/checker/history.ts";
+import { KEY_RULES } from "../../src/checker/keys.ts";
+import type { Count, Finding, Rule, RuleName } from "../../src/checker/rule.ts";
+import { TASK_RULES } from "../../src/checker/tasks.ts";
+import type { Truth } from "../../src/checker/truth.ts";
+import { SCENE } from "../scene.ts";
+import { CHECKPOINT_RULES } from "./checkpoints.ts";
+import { PROCESS_RULES } from "./processes.ts";
 import { RECOVERY_RULES, type Recovery, recoveriesOf } from "./recovery.ts";
-import type { Count, Finding, Rule, RuleName } from "./rule.ts";
-import { TASK_RULES } from "./tasks.ts";
 
 export interface Violation extends Finding {
   readonly rule: RuleName;
@@ -30,7 +33,9 @@ export const RULES: readonly Rule[] = [
   ...FENCE_RULES,
   ...KEY_RULES,
   ...CONSUMER_RULES,
+  ...CHECKPOINT_RULES,
   ...CLUSTER_RULES,
+  ...PROCESS_RULES,
   ...RECOVERY_RULES,
 ];
 
@@ -43,7 +48,7 @@ const SLICE_MAX = 30;
  * one process must be in their order; how those of several are mixed does not matter.
  */
 export function check(entries: readonly Entry[], truth: Truth): Verdict {
-  const facts = gather(entries, truth);
+  const facts = gather(SCENE, entries, truth);
   const violations: Violation[] = [];
   const counts: Record<keyof Counts, number> = {
     tasks: truth.tasks.length - facts.spareTasks.length,

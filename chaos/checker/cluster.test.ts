@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { LIMIT } from "../scene.ts";
+import { LIMIT, limited, remoteLimited } from "../scene.ts";
 import { alter, judge, line, remove, task } from "./story.ts";
 
 describe("a history of a cluster is bad when", () => {
@@ -37,9 +37,10 @@ describe("a history of a cluster is bad when", () => {
     expect(judged).toEqual({ rules: ["lost-tick"], counts: { lost: 1 } });
   });
 
-  it("more tasks ran at once than may", () => {
+  it.each([limited.name, remoteLimited.name])("more tasks of %s ran at once than may", (queue) => {
     const judged = judge(({ entries }) => {
-      const sample = { atMs: 1_100, finished: 0, handled: 0, remote: 0, limited: LIMIT + 1 };
+      const running = { [queue]: LIMIT + 1 };
+      const sample = { atMs: 1_100, finished: 0, handled: 0, remote: 0, limited: running };
       entries.push(line("harness", 1_100, { op: "sample", sample }));
     });
     expect(judged).toEqual({ rules: ["exceeded-limit"], counts: {} });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { HandledFact } from "../truth.ts";
+import type { HandledFact } from "../../src/checker/truth.ts";
 import { alter, handled, judge, line, remove } from "./story.ts";
 
 const at =

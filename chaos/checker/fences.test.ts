@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { CRASHES } from "../../src/checker/fences.ts";
+import type { Entry } from "../../src/checker/history.ts";
 import { FAULTS } from "../faults/index.ts";
-import type { Entry } from "../history.ts";
-import { CRASHES } from "./fences.ts";
 import {
   alter,
   CRASH_MS,
@@ -101,6 +101,20 @@ describe("a history of claims is bad when", () => {
       entries.push(line("worker-1", 1_115, start(token("3", 1, "claim-3"))));
     });
     expect(judged).toEqual({ rules: ["doubled-start"], counts: {} });
+  });
+
+  it("a task was given up while its lease lasted", () => {
+    const judged = judge(({ truth }) => {
+      alter(truth.cuts, ({ task }) => task === "9", { task: "4", atMs: 5_000 });
+    });
+    expect(judged).toEqual({ rules: ["cut-lease"], counts: {} });
+  });
+
+  it("a task went to another claim while its lease lasted", () => {
+    const judged = judge(({ truth }) => {
+      alter(truth.cuts, ({ task }) => task === "9", { nextClaimId: "claim-9-again" });
+    });
+    expect(judged).toEqual({ rules: ["cut-lease"], counts: {} });
   });
 
   it("a claim was told that it committed and another one completed the task", () => {

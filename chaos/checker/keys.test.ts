@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { What } from "../history.ts";
+import type { What } from "../../src/checker/history.ts";
 import { lines, orders, remoteLines } from "../scene.ts";
 import { alter, effect, judge, line, named, order, type Story, task, token } from "./story.ts";
 

@@ -2,7 +2,18 @@ import { describe, expect, it } from "vitest";
 import { FAULTS } from "../faults/index.ts";
 import { check } from "./check.ts";
 import { DEATHS } from "./recovery.ts";
-import { alter, DEAD_WORKER, fault, judge, line, type Story, tell } from "./story.ts";
+import {
+  alter,
+  DEAD_WORKER,
+  fault,
+  held,
+  judge,
+  line,
+  named,
+  type Story,
+  tell,
+  token,
+} from "./story.ts";
 
 const DURING_MS = { from: 12_000, to: 13_000, bound: 1_000 };
 
@@ -39,6 +50,60 @@ describe("a history of faults is bad when", () => {
   });
 });
 
+/** The second order is taken from its worker at this moment, and then done. */
+function freeAt(story: Story, atMs: number): void {
+  const { truth } = story;
+  loseAt(story, atMs);
+  alter(truth.claims, ({ task }) => task === "4", { atMs: atMs + 10 });
+  alter(truth.tasks, named("order-2"), { finishedAtMs: atMs + 20 });
+}
+
+describe("a history of faults is bad for what was held when", () => {
+  it("it was taken from its worker too late", () => {
+    const judged = judge((story) => freeAt(story, 6_601));
+    expect(judged).toEqual({ rules: ["late-release"], counts: {} });
+  });
+
+  it("some of it was free in time, and some was not", () => {
+    const judged = judge(({ entries, truth }) => {
+      entries.push(line("harness", 1_610, held("worker-1", 1_600, token("1", 1, "claim-1"))));
+      alter(truth.tasks, named("plain-1"), { finishedAtMs: 6_601 });
+    });
+    expect(judged).toEqual({ rules: ["late-release"], counts: {} });
+  });
+
+  it("it was taken too late for another fault that began meanwhile as well", () => {
+    const judged = judge((story) => {
+      const during = { from: 6_500, to: 7_000, bound: 900 };
+      story.entries.push(line("harness", 7_100, fault("stop-server", ["it"], during, 100)));
+      freeAt(story, 7_901);
+    });
+    expect(judged).toEqual({ rules: ["late-loss", "late-release"], counts: {} });
+  });
+
+  it("nobody ever claimed it, and it waits", () => {
+    const judged = judge(({ entries, truth }) => {
+      entries.push(line("harness", 1_610, held("worker-1", 1_600, token("1", 1, "claim-1"))));
+      alter(truth.tasks, named("plain-1"), { state: "pending", finishedAtMs: null });
+    });
+    expect(judged).toEqual({ rules: ["stuck-task", "late-release"], counts: { stuck: 1 } });
+  });
+});
+
+describe("a history of faults is good for what was held when", () => {
+  it("it was taken at the last moment", () => {
+    expect(judge((story) => freeAt(story, 6_600))).toEqual({ rules: [], counts: {} });
+  });
+
+  it("it ended in time, though nobody claimed it anew", () => {
+    const judged = judge(({ entries, truth }) => {
+      entries.push(line("harness", 1_610, held("worker-1", 1_600, token("1", 1, "claim-1"))));
+      alter(truth.tasks, named("plain-1"), { finishedAtMs: 6_600 });
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+});
+
 describe("a history of faults is good when", () => {
   it("everything moved within the bounds", () => {
     expect(judge((story) => strike(story, 1_000))).toEqual({ rules: [], counts: {} });
@@ -62,14 +127,16 @@ describe("a history of faults is good when", () => {
   });
 });
 
+const ONCE = { count: 1, rerunMs: null };
+
 describe("recoveries", () => {
   it("are told by kind, with the worst of each", () => {
     const story = tell();
     for (const recoveredMs of [40, 900, 70]) strike(story, recoveredMs);
     expect(check(story.entries, story.truth).recoveries).toEqual([
-      { fault: "kill", count: 1, worstMs: 300, boundMs: 5_000 },
-      { fault: "crash-server", count: 1, worstMs: 900, boundMs: 5_000 },
-      { fault: "reset", count: 3, worstMs: 900, boundMs: 1_000 },
+      { ...ONCE, fault: "kill", worstMs: 3_400, boundMs: 5_000, resumedMs: 300, rerunMs: 4_390 },
+      { ...ONCE, fault: "crash-server", worstMs: 900, boundMs: 5_000, resumedMs: 900 },
+      { ...ONCE, fault: "reset", count: 3, worstMs: 900, boundMs: 1_000, resumedMs: 900 },
     ]);
   });
 

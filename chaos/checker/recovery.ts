@@ -1,29 +1,79 @@
-import type { FaultRecord } from "../history.ts";
-import type { Facts } from "./facts.ts";
-import type { Finding, Rule } from "./rule.ts";
+import { type Facts, groupBy, type Life } from "../../src/checker/facts.ts";
+import type { FaultRecord, Token } from "../../src/checker/history.ts";
+import type { Finding, Rule } from "../../src/checker/rule.ts";
+import { storyOf } from "../../src/checker/tasks.ts";
 
 /** How the faults of one kind were got over. */
 export interface Recovery {
   readonly fault: string;
   readonly count: number;
-  /** Infinity when one never was. */
+  /**
+   * Until the last task that a hit process held had ended or was free for others, from when it was
+   * hit; where nobody was lost, until work went on. Infinity when one never was.
+   */
   readonly worstMs: number;
   readonly boundMs: number;
+  /** Until work went on, whoever did it, from when the fault was mended. */
+  readonly resumedMs: number;
+  /** Until the last task that was held had ended or been claimed anew; null: none was held. */
+  readonly rerunMs: number | null;
 }
 
 /** In the order in which kinds first struck. */
-export function recoveriesOf({ faults }: Facts): Recovery[] {
+export function recoveriesOf(facts: Facts): Recovery[] {
   const recoveries = new Map<string, Recovery>();
-  for (const { kind, recoveredMs, boundMs } of faults) {
+  for (const fault of facts.faults) {
+    const { kind, boundMs } = fault;
     const before = recoveries.get(kind);
+    const resumedMs = fault.recoveredMs ?? Infinity;
+    const held = heldIn(facts, fault);
+    const freedMs = longest(held.map(({ atMs, freedAtMs }) => freedAtMs - atMs));
+    const rerunMs = longest(held.map(({ atMs, movedAtMs }) => movedAtMs - atMs));
     recoveries.set(kind, {
       fault: kind,
       count: (before?.count ?? 0) + 1,
-      worstMs: Math.max(before?.worstMs ?? 0, recoveredMs ?? Infinity),
+      worstMs: Math.max(before?.worstMs ?? 0, freedMs ?? resumedMs),
       boundMs: Math.max(before?.boundMs ?? 0, boundMs),
+      resumedMs: Math.max(before?.resumedMs ?? 0, resumedMs),
+      rerunMs: longest([before?.rerunMs, rerunMs].flatMap((ms) => ms ?? [])),
     });
   }
   return [...recoveries.values()];
+}
+
+/** Null of none. What was over before it began took no time. */
+const longest = (times: readonly number[]): number | null =>
+  times.length === 0 ? null : times.reduce((a, b) => Math.max(a, b), 0);
+
+/** A task that a process held when it was hit. */
+interface HeldTask {
+  readonly by: string;
+  readonly atMs: number;
+  readonly task: Token;
+  /** When it ended or was claimed anew, whichever was first; Infinity when it was neither. */
+  readonly movedAtMs: number;
+  /** When it did, or was taken away, to run alone: then it may have to wait for others. */
+  readonly freedAtMs: number;
+}
+
+/** What was held by those whom the fault hit. */
+function heldIn({ held, lives, truth }: Facts, { fromMs, toMs }: FaultRecord): HeldTask[] {
+  const looks = held.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs);
+  return looks.flatMap(({ by, atMs, tasks }) => {
+    const losses = groupBy(truth.losses, ({ task }) => task);
+    return tasks.map((task) => {
+      const movedAtMs = movedAtMsOf(task, lives.get(task.id));
+      const lost = (losses.get(task.id) ?? []).filter((loss) => loss.atMs >= atMs);
+      const freedAtMs = lost.reduce((first, loss) => Math.min(first, loss.atMs), movedAtMs);
+      return { by, atMs, task, movedAtMs, freedAtMs };
+    });
+  });
+}
+
+function movedAtMsOf({ generation }: Token, life: Life | undefined): number {
+  const newer = life?.claims.filter((claim) => claim.generation > generation) ?? [];
+  const endedAtMs = life?.task?.finishedAtMs ?? Infinity;
+  return newer.reduce((first, { atMs }) => Math.min(first, atMs), endedAtMs);
 }
 
 function* slow({ faults }: Facts): Generator<Finding> {
@@ -38,11 +88,11 @@ function* slow({ faults }: Facts): Generator<Finding> {
 /** Faults after which a worker or a server is gone for good, by their kinds. */
 export const DEATHS: readonly string[] = ["kill", "server-kill"];
 
-/** Another fault that begins meanwhile may keep the others from taking what the dead one held. */
-function deadlineOf(death: FaultRecord, faults: readonly FaultRecord[]): number {
-  let deadlineMs = death.toMs + death.boundMs;
-  for (const { fromMs, toMs, boundMs } of faults) {
-    const isMeanwhile = fromMs >= death.fromMs && fromMs <= deadlineMs;
+/** Another fault that begins meanwhile may keep the others from taking what somebody held. */
+function deadlineOf(hitAtMs: number, untilMs: number, others: readonly FaultRecord[]): number {
+  let deadlineMs = untilMs;
+  for (const { fromMs, toMs, boundMs } of others) {
+    const isMeanwhile = fromMs >= hitAtMs && fromMs <= deadlineMs;
     if (isMeanwhile) deadlineMs = Math.max(deadlineMs, toMs + boundMs);
   }
   return deadlineMs;
@@ -56,7 +106,7 @@ function* lateLosses({ truth, faults }: Facts): Generator<Finding> {
   const deaths = faults.filter(({ kind }) => DEATHS.includes(kind));
   const deadlines = new Map<string, { readonly death: FaultRecord; readonly deadlineMs: number }>();
   for (const death of deaths) {
-    const deadlineMs = deadlineOf(death, faults);
+    const deadlineMs = deadlineOf(death.fromMs, death.toMs + death.boundMs, faults);
     for (const worker of death.targets) deadlines.set(worker, { death, deadlineMs });
   }
   for (const loss of truth.losses) {
@@ -68,8 +118,23 @@ function* lateLosses({ truth, faults }: Facts): Generator<Finding> {
   }
 }
 
+/** What whoever was hit held ends or is free for others in time, and not only some of it. */
+function* lateReleases(facts: Facts): Generator<Finding> {
+  for (const fault of facts.faults) {
+    const others = facts.faults.filter((one) => one !== fault);
+    for (const { by, atMs, task, freedAtMs } of heldIn(facts, fault)) {
+      const deadlineMs = deadlineOf(atMs, atMs + fault.boundMs, others);
+      if (freedAtMs <= deadlineMs) continue;
+      const when = freedAtMs === Infinity ? "never" : `${Math.round(freedAtMs - atMs)} ms later`;
+      const message = `task ${task.id}, which ${by} held at the ${fault.kind}, was free ${when}`;
+      yield { message, slice: [fault, ...storyOf(facts, task.id)] };
+    }
+  }
+}
+
 /** Everything goes on within the time that is promised. */
 export const RECOVERY_RULES: readonly Rule[] = [
   { name: "slow-recovery", count: null, find: slow },
   { name: "late-loss", count: null, find: lateLosses },
+  { name: "late-release", count: null, find: lateReleases },
 ];

@@ -1,8 +1,14 @@
-import type { Ended, Entry, Token, What } from "../history.ts";
+import type { Ended, Entry, Token, What } from "../../src/checker/history.ts";
+import type { RuleName } from "../../src/checker/rule.ts";
+import type {
+  EffectFact,
+  HandledFact,
+  MoveFact,
+  TaskFact,
+  Truth,
+} from "../../src/checker/truth.ts";
 import { flaky, limited, orders, plain, ticks } from "../scene.ts";
-import type { EffectFact, HandledFact, TaskFact, Truth } from "../truth.ts";
 import { type Counts, check } from "./check.ts";
-import type { RuleName } from "./rule.ts";
 
 /* A small run with something of everything in which all went well, to be spoilt by tests. */
 
@@ -75,6 +81,21 @@ const inStream = (line: string, seq: number, position: number): HandledFact => (
   line,
 });
 
+/** A batch for each, and a last one that passed nothing but a gap. */
+function chain(consumer: string, partition: number, facts: readonly HandledFact[]): MoveFact[] {
+  const steps = [...facts.map(({ position, xid }) => ({ to: position, xid })), LAST_STEP];
+  return steps.map((step, place) => ({
+    seq: String(place + 1),
+    consumer,
+    partition,
+    from: steps[place - 1]?.to ?? "0",
+    ...step,
+  }));
+}
+
+const END = "7";
+const LAST_STEP = { to: END, xid: "790" };
+
 /** Killed while it held the second order. */
 export const DEAD_WORKER = "worker-a";
 export const DEATH_MS = { from: 1_500, to: 2_000, bound: 5_000 };
@@ -146,23 +167,39 @@ export function fault(
   return { op: "fault", fault: { kind, targets, fromMs, toMs, recoveredMs, boundMs } };
 }
 
+export function held(by: string, atMs: number, ...tasks: readonly Token[]): What {
+  return { op: "held", held: { by, atMs, tasks } };
+}
+
 const sample = (atMs: number, running: number): What => ({
   op: "sample",
-  sample: { atMs, finished: 0, handled: 0, remote: 0, limited: running },
+  sample: { atMs, finished: 0, handled: 0, remote: 0, limited: { [limited.name]: running } },
 });
 
 const watched = (): Entry[] => [
   line("harness", 1_000, sample(1_000, 0)),
   line("harness", 1_050, sample(1_050, 4)),
+  line("harness", 1_610, held("worker-1", 1_600, SECOND_LOST)),
   line("harness", 2_300, fault("kill", [DEAD_WORKER], DEATH_MS, 300)),
   line("harness", 9_900, fault("crash-server", ["the server"], CRASH_MS, 900)),
 ];
 
 const tick = (id: string): TaskFact => task(id, "", { queue: ticks.name });
 
+const WHOLE = [1, 2, 4, 5, 6].map((position, place) => handled(place + 1, "whole", 0, position));
+const SPLIT = [
+  [handled(6, "split", 0, 1), handled(7, "split", 0, 4), handled(10, "split", 0, 6)],
+  [handled(8, "split", 1, 2), handled(9, "split", 1, 5)],
+  [],
+  [],
+];
+const CAREFUL = [1, 4, 6].map((position, place) => inStream("a", place + 11, position));
+/** This stream was set aside, and handled when somebody had cured it. */
+const CURED = [2, 5].map((position, place) => inStream("b", place + 14, position));
+
 export function tell(): Story {
   const first = order("3", "order-1", "a", FIRST);
-  const second = order("4", "order-2", "b", SECOND);
+  const second = { ...order("4", "order-2", "b", SECOND), finishedAtMs: 6_012 };
   const third = order("5", "order-3", "a", THIRD);
   const fourth = order("6", "order-4", "b", FOURTH);
   const truth: Draft = {
@@ -193,15 +230,7 @@ export function tell(): Story {
       { position: "5", name: "event-4" },
       { position: "6", name: "event-5" },
     ],
-    handled: [
-      ...[1, 2, 4, 5, 6].map((position, place) => handled(place + 1, "whole", 0, position)),
-      ...[1, 4].map((position, place) => handled(place + 6, "split", 0, position)),
-      ...[2, 5].map((position, place) => handled(place + 8, "split", 1, position)),
-      handled(10, "split", 0, 6),
-      ...[1, 4, 6].map((position, place) => inStream("a", place + 11, position)),
-      // This stream was set aside, and handled when somebody had cured it.
-      ...[2, 5].map((position, place) => inStream("b", place + 14, position)),
-    ],
+    handled: [...WHOLE, ...SPLIT.flat(), ...CAREFUL, ...CURED],
     terms: [
       { seq: "9", term: "9", leader: "worker-a" },
       { seq: "10", term: "10", leader: "worker-b" },
@@ -218,11 +247,20 @@ export function tell(): Story {
       { task: "9", worker: "worker-b", atMs: 19_000 },
     ],
     // The last position was rolled back as well.
-    gaps: [{ from: "3", to: "7", missing: "2" }],
+    gaps: [{ from: "3", to: END, missing: "2" }],
     checkpoints: [
-      { consumer: "whole", partition: 0, position: "7" },
-      ...[0, 1, 2, 3].map((partition) => ({ consumer: "split", partition, position: "7" })),
-      ...[0, 1].map((partition) => ({ consumer: "careful", partition, position: "7" })),
+      { consumer: "whole", partition: 0, position: END },
+      ...[0, 1, 2, 3].map((partition) => ({ consumer: "split", partition, position: END })),
+      ...[0, 1].map((partition) => ({ consumer: "careful", partition, position: END })),
+    ],
+    claims: [{ task: "4", generation: 2, claimId: "claim-4-again", atMs: 5_990 }],
+    // Its worker let go of it when it stopped.
+    cuts: [{ task: "9", claimId: "claim-9", nextClaimId: null, atMs: 4_000 }],
+    moves: [
+      ...chain("whole", 0, WHOLE),
+      ...SPLIT.flatMap((facts, partition) => chain("split", partition, facts)),
+      ...chain("careful", 0, CAREFUL),
+      ...chain("careful", 1, []),
     ],
   };
   return { entries: [...produced(), ...worked(), ...watched()], truth };

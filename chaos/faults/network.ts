@@ -12,8 +12,9 @@ export const NETWORK_FAULTS: readonly Fault[] = [
     await delay(1_000);
     worker.proxy.mend();
   }),
-  onWorker("half-open", LOSS_MS, async (worker) => {
+  onWorker("half-open", LOSS_MS, async (worker, stage) => {
     worker.proxy.swallow("both");
+    await stage.noteHeld(worker);
     await delay(LEASE_MS * 1.5);
     worker.proxy.mend();
   }),

@@ -6,17 +6,17 @@ import { type Fault, LEASE_MS, LOSS_MS, oneOf, RESUME_MS } from "./fault.ts";
 
 /** Servers, and what is between them and their clients. */
 export const REMOTE_FAULTS: readonly Fault[] = [
-  onServer("server-kill", LOSS_MS, async (place) => {
+  onServer("server-kill", LOSS_MS, async (place, stage) => {
     const server = await place.up();
     server.kill();
     await server.exited;
+    await stage.noteHeld(server);
     await place.up();
     return server.workerId ?? server.name;
   }),
   onServer("server-stop", RESUME_MS, async (place) => {
     const server = await place.up();
-    const code = await server.stop();
-    if (code !== 0) throw new Error(`${server.name} ended with ${code} instead of in peace`);
+    await server.stop();
     await place.up();
     return server.workerId ?? server.name;
   }),
@@ -26,8 +26,10 @@ export const REMOTE_FAULTS: readonly Fault[] = [
     for (const door of doorsOf(place)) door.mend();
     return nameOf(place);
   }),
-  onServer("server-half-open", LOSS_MS, async (place) => {
+  onServer("server-half-open", LOSS_MS, async (place, stage) => {
+    const server = await place.up();
     for (const door of doorsOf(place)) door.swallow("both");
+    await stage.noteHeld(server);
     await delay(LEASE_MS * 1.5);
     for (const door of doorsOf(place)) door.mend();
     return nameOf(place);
@@ -35,11 +37,12 @@ export const REMOTE_FAULTS: readonly Fault[] = [
   {
     kind: "kill-remote-worker",
     boundMs: LOSS_MS,
-    async strike({ remote }, random) {
-      const worker = oneOf(remote.workers, random);
+    async strike(stage, random) {
+      const worker = oneOf(stage.remote.workers, random);
       worker.kill();
       await worker.exited;
-      await remote.refill();
+      await stage.noteHeld(worker);
+      await stage.remote.refill();
       return [worker.name];
     },
   },
@@ -53,13 +56,13 @@ const nameOf = ({ process }: ServerPlace): string => process?.name ?? "a server"
 function onServer(
   kind: string,
   boundMs: number,
-  hit: (place: ServerPlace) => Promise<string>,
+  hit: (place: ServerPlace, stage: Stage) => Promise<string>,
 ): Fault {
   return {
     kind,
     boundMs,
-    async strike({ remote }: Stage, random: Random) {
-      return [await hit(oneOf(remote.servers, random))];
+    async strike(stage: Stage, random: Random) {
+      return [await hit(oneOf(stage.remote.servers, random), stage)];
     },
   };
 }

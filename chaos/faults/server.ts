@@ -10,7 +10,14 @@ export const SERVER_FAULTS: readonly Fault[] = [
   onBackends("terminate-backends", "TRUE", 4),
   onBackends("terminate-leader", ofPurpose("leader")),
   onBackends("terminate-listener", ofPurpose("listener")),
-  onBackends("terminate-in-commit", "query = 'COMMIT'", 2),
+  {
+    kind: "terminate-in-commit",
+    boundMs: RESUME_MS,
+    async strike(stage) {
+      const met = await stage.withClient(terminateInCommit);
+      return [`${met} sessions that were committing`];
+    },
+  },
   {
     kind: "kill-backend",
     boundMs: RESTART_MS,
@@ -124,6 +131,38 @@ function onBackends(kind: string, which: string, times = 1): Fault {
       return [which];
     },
   };
+}
+
+const IN_COMMIT = `
+  SELECT pid, pg_terminate_backend(pid)
+    FROM (SELECT pid FROM pg_stat_activity
+           WHERE datname = current_database() AND state = 'active' AND wait_event = 'SyncRep'
+             AND pid <> ALL ($1)
+           ORDER BY random() LIMIT 2) AS one`;
+const IN_COMMIT_MAX = 8;
+const IN_COMMIT_MS = 1_000;
+
+/**
+ * A commit is over in no time. So all of them wait for a standby that is not there, and some
+ * sessions are ended meanwhile: what they did is durable, and nobody has told them so.
+ */
+async function terminateInCommit(client: pg.Client): Promise<number> {
+  const met: number[] = [];
+  const deadlineMs = performance.now() + IN_COMMIT_MS;
+  try {
+    await client.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    await client.query("SELECT pg_reload_conf()");
+    while (met.length < IN_COMMIT_MAX && performance.now() < deadlineMs) {
+      const { rows } = await client.query<{ pid: number }>(IN_COMMIT, [met]);
+      met.push(...rows.map(({ pid }) => pid));
+      await delay(10);
+    }
+  } finally {
+    await client.query("ALTER SYSTEM RESET synchronous_standby_names");
+    await client.query("SELECT pg_reload_conf()");
+  }
+  if (met.length === 0) throw new Error("nobody was committing");
+  return met.length;
 }
 
 /** The system names its connections after what they are for. */

@@ -1,19 +1,31 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { whyNoFakeClock } from "../processes.ts";
-import { POISON_CODE, WORKER } from "../scene.ts";
+import { WORKER } from "../scene.ts";
 import { anyWorker, type Fault, LEASE_MS, LOSS_MS, onWorker, RESUME_MS } from "./fault.ts";
 
 const HEARTBEAT_MS = WORKER.heartbeatTimeout ?? LEASE_MS;
+
+type WrongClock = readonly [first: string, then: string];
+/** Off by so many seconds, five times too fast, or set while the worker runs. */
+const WRONG_CLOCKS: readonly [WrongClock, ...WrongClock[]] = [
+  ["+45", "+45"],
+  ["-45", "-45"],
+  ["+0 x5", "+0 x5"],
+  ["+0", "+45"],
+  ["+0", "-45"],
+];
 
 /** Processes die, stand still, come and go. */
 export const WORKER_FAULTS: readonly Fault[] = [
   onWorker("kill", LOSS_MS, async (worker, stage) => {
     worker.kill();
     await worker.exited;
+    await stage.noteHeld(worker);
     await stage.refill();
   }),
-  onWorker("pause-past-lease", LOSS_MS, async (worker) => {
+  onWorker("pause-past-lease", LOSS_MS, async (worker, stage) => {
     worker.pause();
+    await stage.noteHeld(worker);
     await delay(LEASE_MS * 1.5);
     worker.resume();
   }),
@@ -31,15 +43,14 @@ export const WORKER_FAULTS: readonly Fault[] = [
     async strike(stage, random) {
       const leader = (await stage.leader()) ?? anyWorker(stage, random);
       leader.pause();
+      await stage.noteHeld(leader);
       await delay(LEASE_MS * 1.5); // Ticks fall due, and workers are assigned, without it.
       leader.resume();
       return [leader.workerId ?? leader.name];
     },
   },
   onWorker("deploy", RESUME_MS, async (worker, stage) => {
-    const code = await worker.stop();
-    if (code !== 0 && code !== POISON_CODE)
-      throw new Error(`${worker.name} ended with ${code} instead of in peace`);
+    await worker.stop();
     await stage.refill();
   }),
   {
@@ -55,8 +66,11 @@ export const WORKER_FAULTS: readonly Fault[] = [
     boundMs: RESUME_MS,
     whyNot: whyNoFakeClock,
     async strike(stage, random) {
-      const worker = await stage.startWorker({ clockSeconds: random.chance(0.5) ? 45 : -45 });
-      await delay(3_000);
+      const [first, then] = random.pick(WRONG_CLOCKS);
+      const worker = await stage.startWorker({ clock: first });
+      await delay(1_500);
+      worker.setClock(then);
+      await delay(1_500);
       await worker.stop();
       return [worker.workerId ?? worker.name];
     },

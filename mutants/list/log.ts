@@ -27,8 +27,8 @@ const OWNER = {
 const DRIFT = [
   {
     file: BATCH,
-    find: "checkpoint.position === plan.window.after;",
-    replace: "checkpoint.position >= 0n;",
+    find: "if (checkpoint.position !== plan.window.after) return",
+    replace: "if (checkpoint.position < 0n) return",
   },
   {
     file: SQL_BATCH,
@@ -61,6 +61,20 @@ export const LOG_MUTANTS: readonly Mutant[] = [
         faults: ["pause-past-lease"],
         rules: ["repeated-event", "reordered-event", "checkpoint-behind"],
       }),
+    ],
+  },
+  {
+    name: "announced-event-unconfirmed",
+    breaks: "a batch that began while its events were read trusts what a crash has taken back",
+    edits: [
+      {
+        file: BATCH,
+        find: "const isKnown = known !== undefined || last === undefined;",
+        replace: "const isKnown = true || last === undefined;",
+      },
+    ],
+    catchers: [
+      test("test/integration/frontier/crashes.test.ts", { only: "was seen and taken back" }),
     ],
   },
   {

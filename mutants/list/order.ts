@@ -192,9 +192,9 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {schema}.task_packs
     edits: [
       {
         file: "src/cluster/sql/leader.ts",
-        find: "WHERE id = 1 AND term = $1 AND leader_id = $2\n      FOR SHARE",
+        find: "WHERE id = 1 AND term = $1 AND leader_id = $2\n      AND set_config",
         replace:
-          "WHERE id = 1 AND $1::bigint IS NOT NULL AND $2::uuid IS NOT NULL\n      FOR SHARE",
+          "WHERE id = 1 AND $1::bigint IS NOT NULL AND $2::uuid IS NOT NULL\n      AND set_config",
       },
     ],
     catchers: [

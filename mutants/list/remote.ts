@@ -104,6 +104,18 @@ export const REMOTE_MUTANTS: readonly Mutant[] = [
     catchers: [test(CLAIMING, { only: "does not outlast" })],
   },
   {
+    name: "left-task-uncounted",
+    breaks: "a task that another server took over is not counted when its time is up",
+    edits: [
+      {
+        file: "src/tasks/left-tasks.ts",
+        find: "standing?.has(place) === false",
+        replace: "standing?.size !== -1",
+      },
+    ],
+    catchers: [test(TOKENS, { only: "in its slot of a limited queue" })],
+  },
+  {
     name: "excess-given-back",
     breaks: "tasks that do not fit into a message are claimed again, after a pause",
     edits: [

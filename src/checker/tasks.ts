@@ -1,7 +1,7 @@
-import type { TaskFact } from "../truth.ts";
 import { doubled, lost, torn, unexpected } from "./calls.ts";
 import { type Facts, hasEnded } from "./facts.ts";
 import type { Finding, Rule } from "./rule.ts";
+import type { TaskFact } from "./truth.ts";
 
 /** Everything that is known of a task. */
 export function storyOf({ lives, tasks }: Facts, id: string): unknown[] {
@@ -9,7 +9,7 @@ export function storyOf({ lives, tasks }: Facts, id: string): unknown[] {
   if (life === undefined) return [];
   const call = life.task === undefined ? undefined : tasks.items.get(life.task.name)?.call;
   const known = [life.task, call, life.effect].filter((one) => one !== undefined);
-  return [...known, ...life.attempts];
+  return [...known, ...life.attempts, ...life.claims];
 }
 
 /** A task is in one place: it waits, it runs, it ended or it died. */

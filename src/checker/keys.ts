@@ -1,7 +1,7 @@
-import { lines, remoteLines } from "../scene.ts";
-import type { EffectFact, TaskFact } from "../truth.ts";
 import { type Facts, groupBy, type Life } from "./facts.ts";
 import type { Finding, Rule } from "./rule.ts";
+import type { Scene } from "./scene.ts";
+import type { EffectFact, TaskFact } from "./truth.ts";
 
 const nameOf = ({ task, name }: Pick<EffectFact, "task" | "name">): string =>
   `task ${task} (${name})`;
@@ -13,14 +13,13 @@ interface Done {
   readonly atMs: number;
 }
 
-const WITHOUT_EFFECT: readonly string[] = [lines.name, remoteLines.name];
-
 /** By its effect; of tasks that have none, by when its completion was accepted. */
-function doneOf(task: TaskFact, life: Life | undefined): Done | undefined {
+function doneOf(scene: Scene, task: TaskFact, life: Life | undefined): Done | undefined {
   if (life?.effect !== undefined) return life.effect;
   const { id, name, queue, state, finishedAtMs } = task;
-  if (!WITHOUT_EFFECT.includes(queue) || state !== "completed" || finishedAtMs === null)
+  if (!scene.isOrderedByEnd(queue) || state !== "completed" || finishedAtMs === null) {
     return undefined;
+  }
   return { task: id, name, atMs: finishedAtMs };
 }
 
@@ -28,16 +27,16 @@ function doneOf(task: TaskFact, life: Life | undefined): Done | undefined {
  * Only lines of one process have an order, so should two share a key, each has its own. Of equal
  * times nothing is known: they may come in milliseconds.
  */
-function* outOfOrder({ enqueues, tasks, lives }: Facts): Generator<Finding> {
+function* outOfOrder({ scene, enqueues, tasks, lives }: Facts): Generator<Finding> {
   const latestByProcess = new Map<string, Map<string, Done>>();
   for (const { proc, what } of enqueues) {
     if (what.keys === undefined || what.phase === "fail") continue;
-    const space = `${proc} ${what.queue}`;
+    const space = `${proc} ${scene.keySpaceOf(what.queue)}`;
     const latestByKey = latestByProcess.get(space) ?? new Map<string, Done>();
     latestByProcess.set(space, latestByKey);
     for (const [place, key] of what.keys.entries()) {
       const task = tasks.items.get(what.names[place] ?? "")?.fact;
-      const done = task === undefined ? undefined : doneOf(task, lives.get(task.id));
+      const done = task === undefined ? undefined : doneOf(scene, task, lives.get(task.id));
       if (done === undefined) continue;
       const latest = latestByKey.get(key);
       if (latest === undefined || done.atMs >= latest.atMs) {

@@ -1,9 +1,8 @@
-import type { Ended, Started, Token } from "../history.ts";
-import { LEASE_SECONDS, orders } from "../scene.ts";
-import type { TaskFact } from "../truth.ts";
 import { type Facts, hasEnded, type Line } from "./facts.ts";
+import type { Ended, Started, Token } from "./history.ts";
 import type { Finding, Rule } from "./rule.ts";
 import { storyOf } from "./tasks.ts";
+import type { TaskFact } from "./truth.ts";
 
 /*
  * One claim of a task wins. Effects and completions share a transaction, so whoever had no lease
@@ -43,7 +42,8 @@ function* doubledEffects(facts: Facts): Generator<Finding> {
 
 function* missingEffects(facts: Facts): Generator<Finding> {
   for (const { id, task, effect } of facts.lives.values()) {
-    if (task?.queue !== orders.name || task.state !== "completed" || effect !== undefined) continue;
+    if (task?.state !== "completed" || effect !== undefined) continue;
+    if (!facts.scene.hasEffect(task.queue)) continue;
     const message = `task ${id} (${task.name}) is completed without its effect`;
     yield { message, slice: storyOf(facts, id) };
   }
@@ -81,19 +81,23 @@ const isStart = (line: Line<Started | Ended>): line is Line<Started> => line.wha
 
 /** Faults of which the server recovers from its log, by their kinds. */
 export const CRASHES: readonly string[] = ["crash-server", "kill-backend"];
-const LEASE_MS = LEASE_SECONDS * 1_000;
 
 /**
  * Claims do not wait for the disk, so a crash of the server takes some of them back, and their
  * generation goes to somebody else. Whoever had the first may start until its lease would have
  * ended: it does not know. Nothing else hands out a generation twice.
  */
-function mayBeTakenBack({ faults }: Facts, one: Line<Started>, other: Line<Started>): boolean {
+function mayBeTakenBack(
+  { scene, faults }: Facts,
+  one: Line<Started>,
+  other: Line<Started>,
+): boolean {
+  const leaseMs = scene.leaseSeconds * 1_000;
   const fromMs = Math.min(one.t, other.t);
   const toMs = Math.max(one.t, other.t);
   return faults.some(
     (fault) =>
-      CRASHES.includes(fault.kind) && fault.fromMs <= toMs && fromMs <= fault.toMs + LEASE_MS,
+      CRASHES.includes(fault.kind) && fault.fromMs <= toMs && fromMs <= fault.toMs + leaseMs,
   );
 }
 
@@ -127,6 +131,19 @@ function* unkeptCommits(facts: Facts): Generator<Finding> {
   }
 }
 
+/** A worker may let go of a task. Nobody else may take one while its lease lasts. */
+function* cutLeases(facts: Facts): Generator<Finding> {
+  const lossOf = (id: string, atMs: number): string => `${id} ${atMs}`;
+  const losses = new Set(facts.truth.losses.map(({ task, atMs }) => lossOf(task, atMs)));
+  for (const cut of facts.truth.cuts) {
+    const { task: id, claimId, nextClaimId, atMs } = cut;
+    if (nextClaimId === null && !losses.has(lossOf(id, atMs))) continue;
+    const how = nextClaimId === null ? "was given up" : `went to claim ${nextClaimId}`;
+    const message = `task ${id} ${how} while the lease of claim ${claimId} lasted`;
+    yield { message, slice: [cut, ...storyOf(facts, id)] };
+  }
+}
+
 /** Who may end a task. */
 export const FENCE_RULES: readonly Rule[] = [
   { name: "foreign-effect", count: null, find: foreignEffects },
@@ -136,4 +153,5 @@ export const FENCE_RULES: readonly Rule[] = [
   { name: "shared-generation", count: null, find: sharedGenerations },
   { name: "doubled-start", count: null, find: doubledStarts },
   { name: "unkept-commit", count: "lost", find: unkeptCommits },
+  { name: "cut-lease", count: null, find: cutLeases },
 ];

@@ -3,13 +3,15 @@ import type {
   Ended,
   Enqueued,
   Entry,
+  Exited,
   FaultRecord,
+  Held,
   Sample,
   Started,
   What,
-} from "../history.ts";
-import { CONSUMERS, ticks } from "../scene.ts";
-import type { EffectFact, EventFact, HandledFact, TaskFact, Truth } from "../truth.ts";
+} from "./history.ts";
+import type { Scene } from "./scene.ts";
+import type { ClaimFact, EffectFact, EventFact, HandledFact, TaskFact, Truth } from "./truth.ts";
 
 /** A line of history about one kind of thing. */
 export type Line<Told extends What> = Entry & { readonly what: Told };
@@ -50,17 +52,22 @@ export interface Life {
   effect: EffectFact | undefined;
   /** What its handlers said, in the order of lines. */
   readonly attempts: Line<Started | Ended>[];
+  /** All but the first, in no order. */
+  readonly claims: ClaimFact[];
 }
 
 /** What one consumer handled, in the order of `seq`. */
 export interface Reading {
   readonly consumer: string;
+  readonly handles: (event: EventFact) => boolean;
+  readonly setsAside: boolean;
   readonly facts: readonly HandledFact[];
   readonly byPosition: Index<HandledFact>;
 }
 
 /** History and truth, put in order once for all rules. */
 export interface Facts {
+  readonly scene: Scene;
   readonly truth: Truth;
   readonly enqueues: readonly Line<Enqueued>[];
   readonly tasks: Ledger<TaskFact>;
@@ -76,21 +83,26 @@ export interface Facts {
   /** In the order in which they began. */
   readonly faults: readonly FaultRecord[];
   readonly samples: readonly Sample[];
+  readonly exits: readonly Exited[];
+  readonly held: readonly Held[];
 }
 
-export function gather(entries: readonly Entry[], truth: Truth): Facts {
+export function gather(scene: Scene, entries: readonly Entry[], truth: Truth): Facts {
   const lines = sort(entries);
-  const named = truth.tasks.filter(({ queue }) => queue !== ticks.name);
+  const named = truth.tasks.filter(({ queue }) => scene.isNamed(queue));
   return {
+    scene,
     truth,
     enqueues: lines.enqueues,
     tasks: ledger("task", lines.enqueues, named, ({ id }) => id),
     events: ledger("event", lines.appends, truth.events, ({ position }) => position),
     positions: truth.events.map(({ position }) => position).sort(compareNumbers),
     ...livesOf(truth, lines.attempts),
-    readings: readingsOf(truth.handled),
+    readings: readingsOf(scene, truth.handled),
     faults: lines.faults.sort((a, b) => a.fromMs - b.fromMs),
     samples: lines.samples,
+    exits: lines.exits,
+    held: lines.held,
   };
 }
 
@@ -100,6 +112,8 @@ interface Sorted {
   readonly attempts: Line<Started | Ended>[];
   readonly faults: FaultRecord[];
   readonly samples: Sample[];
+  readonly exits: Exited[];
+  readonly held: Held[];
 }
 
 const tells = <Op extends What["op"]>(
@@ -108,13 +122,23 @@ const tells = <Op extends What["op"]>(
 ): entry is Line<Extract<What, { readonly op: Op }>> => entry.what.op === op;
 
 function sort(entries: readonly Entry[]): Sorted {
-  const lines: Sorted = { enqueues: [], appends: [], attempts: [], faults: [], samples: [] };
+  const lines: Sorted = {
+    enqueues: [],
+    appends: [],
+    attempts: [],
+    faults: [],
+    samples: [],
+    exits: [],
+    held: [],
+  };
   for (const entry of entries) {
     if (tells(entry, "enqueue")) lines.enqueues.push(entry);
     else if (tells(entry, "append")) lines.appends.push(entry);
     else if (tells(entry, "start") || tells(entry, "end")) lines.attempts.push(entry);
     else if (tells(entry, "fault")) lines.faults.push(entry.what.fault);
     else if (tells(entry, "sample")) lines.samples.push(entry.what.sample);
+    else if (tells(entry, "exit")) lines.exits.push(entry.what);
+    else if (tells(entry, "held")) lines.held.push(entry.what.held);
   }
   return lines;
 }
@@ -164,14 +188,14 @@ const LIVE: ReadonlySet<string> = new Set(["scheduled", "pending", "running"]);
 export const hasEnded = ({ state }: TaskFact): boolean => !LIVE.has(state);
 
 function livesOf(
-  { tasks, effects }: Truth,
+  { tasks, effects, claims }: Truth,
   attempts: readonly Line<Started | Ended>[],
 ): Pick<Facts, "lives" | "spareTasks" | "spareEffects"> {
   const lives = new Map<string, Life>();
   const lifeOf = (id: string): Life => {
     let life = lives.get(id);
     if (life === undefined) {
-      life = { id, task: undefined, effect: undefined, attempts: [] };
+      life = { id, task: undefined, effect: undefined, attempts: [], claims: [] };
       lives.set(id, life);
     }
     return life;
@@ -191,17 +215,21 @@ function livesOf(
     else spareEffects.push(effect);
   }
   for (const line of attempts) lifeOf(line.what.task.id).attempts.push(line);
+  for (const claim of claims) lifeOf(claim.task).claims.push(claim);
   return { lives, spareTasks, spareEffects };
 }
 
 /** Also those of whom there should be something and is nothing. */
-function readingsOf(handled: readonly HandledFact[]): Reading[] {
+function readingsOf({ consumers }: Scene, handled: readonly HandledFact[]): Reading[] {
   const byConsumer = groupBy(handled, ({ consumer }) => consumer);
-  const names = new Set([...CONSUMERS.map(({ name }) => name), ...byConsumer.keys()]);
+  const expected = new Map(consumers.map((one) => [one.name, one]));
+  const names = new Set([...expected.keys(), ...byConsumer.keys()]);
   return [...names].map((consumer) => {
     const facts = byConsumer.get(consumer) ?? [];
     facts.sort((a, b) => compareNumbers(a.seq, b.seq));
-    return { consumer, facts, byPosition: indexBy(facts, ({ position }) => position) };
+    const { handles = () => true, setsAside = false } = expected.get(consumer) ?? {};
+    const byPosition = indexBy(facts, ({ position }) => position);
+    return { consumer, handles, setsAside, facts, byPosition };
   });
 }
 

@@ -1,12 +1,12 @@
-import type { CheckpointFact, HandledFact } from "../truth.ts";
 import { compareNumbers, type Facts } from "./facts.ts";
 import type { Finding, Rule } from "./rule.ts";
+import type { CheckpointFact, HandledFact } from "./truth.ts";
 
 function* skipped({ truth, readings }: Facts): Generator<Finding> {
-  for (const { consumer, byPosition } of readings) {
+  for (const { consumer, handles, byPosition } of readings) {
     const checkpoints = truth.checkpoints.filter((one) => one.consumer === consumer);
     for (const event of truth.events) {
-      if (byPosition.first.has(event.position)) continue;
+      if (byPosition.first.has(event.position) || !handles(event)) continue;
       const message = `consumer ${consumer} never handled the event at ${event.position}`;
       yield { message, slice: [event, ...checkpoints] };
     }

@@ -18,6 +18,7 @@ export type RuleName =
   | "shared-generation"
   | "doubled-start"
   | "unkept-commit"
+  | "cut-lease"
   | "key-order"
   | "key-overlap"
   | "skipped-event"
@@ -27,13 +28,17 @@ export type RuleName =
   | "filled-gap"
   | "checkpoint-ahead"
   | "checkpoint-behind"
+  | "checkpoint-chain"
+  | "stray-event"
   | "leader-term"
   | "doubled-tick"
   | "skipped-tick"
   | "lost-tick"
   | "exceeded-limit"
+  | "crashed-process"
   | "slow-recovery"
-  | "late-loss";
+  | "late-loss"
+  | "late-release";
 
 /** What a rule found wrong once. */
 export interface Finding {

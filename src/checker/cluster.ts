@@ -1,7 +1,6 @@
-import { LIMIT } from "../scene.ts";
-import type { FiringFact, TermFact } from "../truth.ts";
 import { compareNumbers, type Facts, groupBy } from "./facts.ts";
 import type { Finding, Rule } from "./rule.ts";
+import type { FiringFact, TermFact } from "./truth.ts";
 
 function* terms({ truth }: Facts): Generator<Finding> {
   let before: TermFact | undefined;
@@ -15,8 +14,6 @@ function* terms({ truth }: Facts): Generator<Finding> {
   }
 }
 
-/** The schedule of the scene fires every second, and catches up all that it missed. */
-const TICK_MS = 1_000;
 const tickText = ({ schedule, tickMs }: Pick<FiringFact, "schedule" | "tickMs">): string =>
   `the tick of ${schedule} at ${new Date(tickMs).toISOString()}`;
 
@@ -39,9 +36,11 @@ function* doubledTicks(facts: Facts): Generator<Finding> {
   }
 }
 
+/** Of schedules that catch up all that they missed. */
 function* skippedTicks(facts: Facts): Generator<Finding> {
+  const { tickMs: everyMs } = facts.scene;
   for (const [before, firing] of neighbours(facts)) {
-    for (let tickMs = before.tickMs + TICK_MS; tickMs < firing.tickMs; tickMs += TICK_MS) {
+    for (let tickMs = before.tickMs + everyMs; tickMs < firing.tickMs; tickMs += everyMs) {
       const { schedule } = firing;
       yield { message: `${tickText({ schedule, tickMs })} never fired`, slice: [before, firing] };
     }
@@ -56,11 +55,14 @@ function* lostTicks({ truth, lives }: Facts): Generator<Finding> {
   }
 }
 
-function* exceeded({ samples }: Facts): Generator<Finding> {
+function* exceeded({ scene, samples }: Facts): Generator<Finding> {
   for (const sample of samples) {
-    if (sample.limited <= LIMIT) continue;
-    const message = `${sample.limited} tasks ran at once where ${LIMIT} may`;
-    yield { message, slice: [sample] };
+    for (const [queue, running] of Object.entries(sample.limited)) {
+      const limit = scene.limits[queue] ?? Number.POSITIVE_INFINITY;
+      if (running <= limit) continue;
+      const message = `${running} tasks of ${queue} ran at once where ${limit} may`;
+      yield { message, slice: [sample] };
+    }
   }
 }
 
