@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { messageOf, UnavailableError } from "../base/errors.ts";
 
 const LENGTH_MAX = 500;
 
@@ -25,3 +25,24 @@ export async function quietly(work: () => unknown): Promise<boolean> {
     return false;
   }
 }
+
+/** What brokers say of a message that they will never take, whoever sends it how often. */
+const REFUSALS: ReadonlyMap<number, string> = new Map([
+  [10, "MESSAGE_TOO_LARGE: it has more bytes than max.message.bytes of the topic allows"],
+  [18, "RECORD_LIST_TOO_LARGE: it does not fit into a segment of the topic"],
+  [87, "INVALID_RECORD: the topic does not take it"],
+]);
+
+/** Whether this is about what was sent, and not about who could not store it now. */
+export const isRefusalCode = (code: number): boolean => REFUSALS.has(code);
+
+export function refusalOf(code: number, more: string | null): string {
+  const text = REFUSALS.get(code) ?? String(code);
+  return (more === null || more === "" ? text : `${text} (${more})`).slice(0, LENGTH_MAX);
+}
+
+/** What cannot be done now may be done later. */
+export const unavailable = (doing: string, error: unknown): UnavailableError =>
+  error instanceof UnavailableError
+    ? error
+    : new UnavailableError(`Kafka: ${doing}: ${describeError(error)}`, { cause: error });

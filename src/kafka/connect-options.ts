@@ -28,6 +28,16 @@ export interface KafkaOptions {
   readonly sasl?: KafkaSaslOptions;
   /** How long an answer of a broker is waited for. Defaults to 10. */
   readonly requestSeconds?: number;
+  /**
+   * Whether brokers recognise what is sent to them again, so that it is stored once. Only for
+   * brokers that cannot do it is it to be off. Defaults to true.
+   */
+  readonly idempotent?: boolean;
+  /**
+   * Messages that have more bytes are refused without being sent: a request that is larger than
+   * `socket.request.max.bytes` of a broker is never answered. Defaults to 100,000,000.
+   */
+  readonly messageBytesMax?: number;
 }
 
 export interface ResolvedKafkaOptions {
@@ -37,9 +47,20 @@ export interface ResolvedKafkaOptions {
   readonly tls: ConnectionOptions | undefined;
   readonly sasl: KafkaSaslOptions | undefined;
   readonly requestMs: number;
+  readonly idempotent: boolean;
+  readonly messageBytesMax: number;
 }
 
-const KNOWN = ["brokers", "client", "clientId", "tls", "sasl", "requestSeconds"];
+const KNOWN = [
+  "brokers",
+  "client",
+  "clientId",
+  "tls",
+  "sasl",
+  "requestSeconds",
+  "idempotent",
+  "messageBytesMax",
+];
 const MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] as const;
 
 /** Applies defaults and refuses nonsense. */
@@ -57,6 +78,8 @@ export function resolveKafkaOptions(options: KafkaOptions): ResolvedKafkaOptions
   if (tls !== undefined && typeof tls !== "boolean" && (typeof tls !== "object" || tls === null)) {
     throw new ConfigError("tls must be true, false, or options of node:tls");
   }
+  const { idempotent = true, messageBytesMax = 100_000_000 } = given;
+  if (typeof idempotent !== "boolean") throw new ConfigError("idempotent must be true or false");
   const requestMs = 1000 * requireNumber("requestSeconds", given.requestSeconds ?? 10, RANGE);
   return {
     brokers: brokers as readonly string[],
@@ -65,10 +88,13 @@ export function resolveKafkaOptions(options: KafkaOptions): ResolvedKafkaOptions
     tls: tls === true ? {} : tls === false ? undefined : tls,
     sasl: sasl === undefined ? undefined : checkSasl(sasl),
     requestMs,
+    idempotent,
+    messageBytesMax: requireNumber("messageBytesMax", messageBytesMax, BYTES_RANGE),
   };
 }
 
 const RANGE = { min: 1, max: 300 };
+const BYTES_RANGE = { min: 1_000, max: 1_000_000_000, integer: true };
 
 const isAddress = (value: unknown): boolean =>
   typeof value === "string" && /^[^\s:/]+:\d{1,5}$|^\[[0-9A-Fa-f:.]+\]:\d{1,5}$/.test(value);

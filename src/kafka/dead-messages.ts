@@ -2,6 +2,7 @@ import { InvalidInputError, NotFoundError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber } from "../base/options.ts";
 import type { Database } from "../db/database.ts";
 import { type EnqueueContext, enqueueTasks } from "../tasks/enqueue.ts";
+import { readHeaders } from "./headers.ts";
 import type { ResolvedIngestOptions } from "./ingest-options.ts";
 import { readJob } from "./job.ts";
 import type { KafkaHeader } from "./source.ts";
@@ -116,7 +117,7 @@ function toDeadMessage(row: DeadMessageRow): DeadMessage {
     reason: row.reason,
     key: row.key ?? undefined,
     value: row.value ?? undefined,
-    headers: row.headers.map(({ name, value }) => ({ name, value: Buffer.from(value, "base64") })),
+    headers: readHeaders(row.headers),
     messageAt: row.message_at ?? undefined,
     createdAt: row.created_at,
   };

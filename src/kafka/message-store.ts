@@ -5,18 +5,24 @@ import { isRefusal, mapDatabaseError } from "../db/sqlstate.ts";
 import type { EncodedTask } from "../tasks/encode.ts";
 import type { EnqueueContext } from "../tasks/enqueue.ts";
 import { storeBulks } from "../tasks/store.ts";
+import { header, headersJson } from "./headers.ts";
 import type { ResolvedIngestTopic } from "./ingest-options.ts";
 import { type JobRules, readJob } from "./job.ts";
 import type { JobEncoder } from "./job-encoder.ts";
 import type { Buffered, Part } from "./partition-book.ts";
-import type { KafkaHeader, KafkaMessage, KafkaSink, OutgoingMessage } from "./source.ts";
+import type { KafkaMessage, KafkaSink, OutgoingMessage } from "./source.ts";
 import { buryMessages, type NewDeadMessage } from "./sql/dead-messages.ts";
 import { moveOffset, type TopicRef } from "./sql/offsets.ts";
 
-/** What a message is. A dead one is published once, where it is published at all. */
-export type Note =
-  | { readonly task: EncodedTask }
-  | { readonly refusal: string; isPublished: boolean };
+/** Why a message is dead. It is published once, where it is published at all and is taken. */
+interface DeadNote {
+  readonly refusal: string;
+  isPublished: boolean;
+  publishRefusal?: string;
+}
+
+/** What a message is. */
+export type Note = { readonly task: EncodedTask } | DeadNote;
 
 export interface StoreContext {
   readonly db: Database;
@@ -125,16 +131,20 @@ export class MessageStore {
   ): Promise<void> {
     const { deadLetters } = this.#context;
     if (deadLetters === undefined) return;
-    const outgoing: OutgoingMessage[] = [];
-    const notes: { isPublished: boolean }[] = [];
+    const notes = new Map<OutgoingMessage, DeadNote>();
     for (const one of messages) {
-      if (one.note === undefined || "task" in one.note || one.note.isPublished) continue;
-      outgoing.push(toDeadLetter(deadLetters.topic, topic, one, one.note.refusal));
-      notes.push(one.note);
+      if (one.note === undefined || "task" in one.note) continue;
+      if (one.note.isPublished || one.note.publishRefusal !== undefined) continue;
+      notes.set(toDeadLetter(deadLetters.topic, topic, one, one.note.refusal), one.note);
     }
-    if (outgoing.length === 0) return;
-    await deadLetters.sink.publish(outgoing);
-    for (const note of notes) note.isPublished = true;
+    if (notes.size === 0) return;
+    const refused = await deadLetters.sink.publish([...notes.keys()]);
+    const reasons = new Map(refused.map(({ message, reason }) => [message, reason]));
+    for (const [message, note] of notes) {
+      const reason = reasons.get(message);
+      if (reason === undefined) note.isPublished = true;
+      else note.publishRefusal = `${deadLetters.topic} does not take it: ${reason}`;
+    }
   }
 
   async #transact(
@@ -142,7 +152,7 @@ export class MessageStore {
     parts: readonly Part<Note>[],
     messages: readonly Buffered<Note>[],
   ): Promise<void> {
-    const { db, enqueue, deadLetters } = this.#context;
+    const { db, enqueue } = this.#context;
     const living: Buffered<Note>[] = [];
     const tasks: EncodedTask[] = [];
     const dead: NewDeadMessage[] = [];
@@ -151,7 +161,7 @@ export class MessageStore {
       if ("task" in one.note) {
         living.push(one);
         tasks.push(one.note.task);
-      } else if (deadLetters === undefined) dead.push(toDead(one, one.note.refusal));
+      } else if (!one.note.isPublished) dead.push(toDead(one, reasonOf(one.note)));
     }
     const ownersOf = (id: number): ReturnType<typeof enqueue.directory.owners> =>
       enqueue.directory.owners(id);
@@ -205,6 +215,12 @@ const refused = (refusal: string): Note => ({
   refusal: storable(refusal).slice(0, REASON_LENGTH_MAX),
   isPublished: false,
 });
+
+/** What its topic does not take is kept in the table, like those without a topic. */
+const reasonOf = ({ refusal, publishRefusal }: DeadNote): string =>
+  publishRefusal === undefined
+    ? refusal
+    : `${refusal}; ${publishRefusal}`.slice(0, REASON_LENGTH_MAX);
 
 async function moveAll(tx: Connection, ref: TopicRef, parts: readonly Part<Note>[]): Promise<void> {
   const moved = await Promise.all(parts.map((part) => moveOffset(tx, ref, part)));
@@ -268,13 +284,6 @@ function toDead({ partition, message }: Buffered<Note>, reason: string): NewDead
   const at = timestampMs < TIMESTAMP_MS_MAX ? timestampMs : undefined;
   return { partition, offset, reason, key, value, headers: headersJson(headers), timestampMs: at };
 }
-
-const headersJson = (headers: readonly KafkaHeader[]): string =>
-  JSON.stringify(
-    headers.map(({ name, value }) => ({ name: storable(name), value: value.toString("base64") })),
-  );
-
-const header = (name: string, value: string): KafkaHeader => ({ name, value: Buffer.from(value) });
 
 function toDeadLetter(
   topic: string,

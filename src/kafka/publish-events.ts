@@ -1,5 +1,6 @@
-import { ConfigError, InvalidInputError } from "../base/errors.ts";
+import { InvalidInputError } from "../base/errors.ts";
 import { refuseUnknown } from "../base/options.ts";
+import { storeOf } from "../consumers/batch-tx.ts";
 import {
   type Consumer,
   type ConsumerOptions,
@@ -7,7 +8,10 @@ import {
   consumer,
 } from "../consumers/consumer.ts";
 import type { PersistedEvent } from "../events/event.ts";
-import type { KafkaHeader, KafkaSink, OutgoingMessage } from "./source.ts";
+import { header, isTopic } from "./headers.ts";
+import { requireFunctions, requireTopic } from "./publish-tasks.ts";
+import { keep } from "./refused-messages.ts";
+import type { KafkaSink, OutgoingMessage } from "./source.ts";
 
 export interface PublishEventsOptions
   extends Pick<ConsumerOptions, "aggregateTypes" | "eventTypes" | "partitions" | "onFailure"> {
@@ -20,13 +24,13 @@ export interface PublishEventsOptions
 }
 
 const KNOWN = ["topic", "key", "value", "aggregateTypes", "eventTypes", "partitions", "onFailure"];
-const TOPIC = /^[A-Za-z0-9._-]{1,249}$/;
 
 /**
  * A consumer that publishes events to Kafka, at least once and in order per key. A batch is
  * published together and acknowledged by all replicas in sync before its checkpoint is saved: a
  * process that dies between the two publishes it again, under the same event ids. A broker that
- * cannot be reached is waited for, and counts against no event.
+ * cannot be reached is waited for, and counts against no event. A message that no broker takes is
+ * kept in the transaction that saves the checkpoint (`RefusedMessages`), and the others go on.
  */
 export function publishEvents(
   name: string,
@@ -35,17 +39,8 @@ export function publishEvents(
 ): Consumer {
   refuseUnknown(`publishEvents "${name}"`, options, KNOWN);
   const { topic, key, value, ...rest } = options;
-  const isNamed = typeof topic === "string" && TOPIC.test(topic);
-  if (!isNamed && typeof topic !== "function") {
-    throw new ConfigError(
-      'topic must be the name of a topic, with letters, digits, ".", "_" and "-" only, or a ' +
-        "function that gives one",
-    );
-  }
-  for (const [option, given] of Object.entries({ key, value })) {
-    if (given === undefined || typeof given === "function") continue;
-    throw new ConfigError(`${option} must be a function of the event`);
-  }
+  requireTopic(topic);
+  requireFunctions({ key, value });
   // By the transaction of their batch: what a batch gathered that was undone goes with it.
   const gathered = new WeakMap<ConsumerTx, OutgoingMessage[]>();
   return consumer(name, {
@@ -59,7 +54,7 @@ export function publishEvents(
     },
     async beforeCommit({ tx }) {
       const messages = gathered.get(tx);
-      if (messages !== undefined) await sink.publish(messages);
+      if (messages !== undefined) await keep(storeOf(tx), name, await sink.publish(messages));
     },
   });
 }
@@ -70,7 +65,7 @@ function toMessage(
 ): OutgoingMessage | undefined {
   const name = typeof topic === "string" ? topic : topic(event);
   if (name === undefined) return undefined;
-  if (!TOPIC.test(name)) throw new InvalidInputError(`${JSON.stringify(name)} is not a topic`);
+  if (!isTopic(name)) throw new InvalidInputError(`${JSON.stringify(name)} is not a topic`);
   return {
     topic: name,
     key: Buffer.from(key === undefined ? event.streamId : key(event)),
@@ -82,8 +77,6 @@ function toMessage(
     ],
   };
 }
-
-const header = (name: string, value: string): KafkaHeader => ({ name, value: Buffer.from(value) });
 
 /** The payload as it was written, if it is JSON. */
 function describe(event: PersistedEvent): string {

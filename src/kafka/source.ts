@@ -98,13 +98,21 @@ export interface OutgoingMessage {
   readonly headers: readonly KafkaHeader[];
 }
 
+/** A message that no broker takes, however often it is sent. */
+export interface RefusedMessage {
+  readonly message: OutgoingMessage;
+  readonly reason: string;
+}
+
 /** Where messages are published. */
 export interface KafkaSink {
   /**
-   * Resolves when all of them are stored by all replicas in sync. Messages of one key are in the
-   * order of calls. After a failure any of them may be stored: publish them again.
+   * Resolves when all of them are stored by all replicas in sync, except for those that it gives,
+   * which are refused for what they are: whoever publishes says what becomes of them. Messages of
+   * one key are in the order of calls. After a failure any of them may be stored: publish them
+   * again.
    */
-  publish(messages: readonly OutgoingMessage[]): Promise<void>;
+  publish(messages: readonly OutgoingMessage[]): Promise<readonly RefusedMessage[]>;
 }
 
 /** A client of a cluster, for both ways. */

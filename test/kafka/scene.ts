@@ -14,24 +14,27 @@ import { missingJava, RESOLVE_MS_MAX } from "./classpath.ts";
 
 export type ClientName = "platformatic" | "kafkajs";
 
-/** One broker for the tests of a file, which are skipped by name where there can be none. */
-export function useBroker(): { readonly broker: Broker } {
-  const used: { broker?: Broker } = {};
+const begun: { broker?: Broker } = {};
+
+/** The broker of the tests that run now. */
+export const used = {
+  get broker(): Broker {
+    if (begun.broker === undefined) throw new Error("there is no broker");
+    return begun.broker;
+  },
+};
+
+/** One broker for all tests of a file, which are skipped by name where there can be none. */
+export function useBroker(): void {
   let missing: string | undefined;
   beforeAll(async () => {
     missing = await missingJava();
-    if (missing === undefined) used.broker = await Broker.start();
+    if (missing === undefined) begun.broker = await Broker.start();
   }, RESOLVE_MS_MAX);
   beforeEach((context) => {
     if (missing !== undefined) context.skip(missing);
   });
-  afterAll(async () => await used.broker?.close());
-  return {
-    get broker(): Broker {
-      if (used.broker === undefined) throw new Error("there is no broker");
-      return used.broker;
-    },
-  };
+  afterAll(async () => await begun.broker?.close());
 }
 
 /** Everything happens within a second or two. */

@@ -1,23 +1,24 @@
-import type { Admin, IHeaders, Kafka, Producer, SASLOptions } from "kafkajs";
+import type { Admin, Kafka, SASLOptions } from "kafkajs";
 import { UnavailableError } from "../../base/errors.ts";
 import { uuidOf } from "../../base/uuid.ts";
-import { describeError } from "../client-errors.ts";
+import { quietly, unavailable } from "../client-errors.ts";
 import type { KafkaSaslOptions, ResolvedKafkaOptions } from "../connect-options.ts";
+import { Publishing } from "../publishing.ts";
 import type {
   KafkaClient,
-  KafkaHeader,
   Membership,
   NewTopic,
   OffsetRange,
   OutgoingMessage,
+  RefusedMessage,
   Subscription,
   TopicDescription,
 } from "../source.ts";
 import { KafkaJsMember } from "./member.ts";
+import { KafkaJsTransport } from "./producer.ts";
 
 const RETRY = { retries: 3, initialRetryTime: 200, maxRetryTime: 2_000 };
 const CONNECT_MS = 5_000;
-const ALL_REPLICAS = -1;
 
 /**
  * Kafka through `kafkajs`, which must be installed. It knows no ids of topics, so offsets are
@@ -25,12 +26,21 @@ const ALL_REPLICAS = -1;
  */
 export class KafkaJsClient implements KafkaClient {
   readonly #kafka: Kafka;
+  readonly #transport: KafkaJsTransport;
+  readonly #publishing: Publishing;
   #admin: Promise<Admin> | undefined;
-  #producer: Promise<Producer> | undefined;
-  #sending: Promise<unknown> = Promise.resolve();
 
-  private constructor(kafka: Kafka) {
+  private constructor(kafka: Kafka, { idempotent, messageBytesMax }: ResolvedKafkaOptions) {
     this.#kafka = kafka;
+    this.#transport = new KafkaJsTransport(kafka, {
+      idempotent,
+      retry: RETRY,
+      countPartitions: async (topic) => {
+        const found = await this.#describe(topic);
+        return found[0]?.[1].partitions ?? 0;
+      },
+    });
+    this.#publishing = new Publishing(this.#transport, messageBytesMax);
   }
 
   static async open(given: ResolvedKafkaOptions): Promise<KafkaJsClient> {
@@ -47,6 +57,7 @@ export class KafkaJsClient implements KafkaClient {
         ...(tls === undefined ? {} : { ssl: tls }),
         ...(sasl === undefined ? {} : { sasl: toSasl(sasl) }),
       }),
+      given,
     );
   }
 
@@ -122,45 +133,14 @@ export class KafkaJsClient implements KafkaClient {
     }
   }
 
-  /** One call at a time: a second one that overtakes the first would change the order of a key. */
-  async publish(messages: readonly OutgoingMessage[]): Promise<void> {
-    const sent = this.#sending.then(() => this.#send(messages));
-    this.#sending = sent.catch(() => {});
-    await sent;
-  }
-
-  async #send(messages: readonly OutgoingMessage[]): Promise<void> {
-    if (messages.length === 0) return;
-    const byTopic = new Map<string, OutgoingMessage[]>();
-    for (const message of messages) {
-      const others = byTopic.get(message.topic);
-      if (others === undefined) byTopic.set(message.topic, [message]);
-      else others.push(message);
-    }
-    try {
-      const producer = await this.#producerClient();
-      await producer.sendBatch({
-        acks: ALL_REPLICAS,
-        topicMessages: [...byTopic].map(([topic, some]) => ({
-          topic,
-          messages: some.map(({ key, value, headers }) => ({
-            key: key ?? null,
-            value: value ?? null,
-            headers: toHeaders(headers),
-          })),
-        })),
-      });
-    } catch (error) {
-      throw unavailable("publish", error);
-    }
+  async publish(messages: readonly OutgoingMessage[]): Promise<readonly RefusedMessage[]> {
+    return await this.#publishing.publish(messages);
   }
 
   async close(): Promise<void> {
-    await this.#sending;
-    for (const opening of [this.#admin, this.#producer]) {
-      const client = await opening?.catch(() => undefined);
-      await client?.disconnect().catch(() => {});
-    }
+    await this.#publishing.idle;
+    await this.#transport.close();
+    await quietly(async () => await (await this.#admin)?.disconnect());
   }
 
   #adminClient(): Promise<Admin> {
@@ -170,26 +150,11 @@ export class KafkaJsClient implements KafkaClient {
     });
     return this.#admin;
   }
-
-  #producerClient(): Promise<Producer> {
-    const producer = { allowAutoTopicCreation: false, maxInFlightRequests: 1, retry: RETRY };
-    this.#producer ??= connected(this.#kafka.producer(producer)).catch((error: unknown) => {
-      this.#producer = undefined;
-      throw error;
-    });
-    return this.#producer;
-  }
 }
 
-async function connected<Client extends Admin | Producer>(client: Client): Promise<Client> {
-  await client.connect();
-  return client;
-}
-
-function toHeaders(headers: readonly KafkaHeader[]): IHeaders {
-  const all: Record<string, Buffer[]> = {};
-  for (const { name, value } of headers) (all[name] ??= []).push(value);
-  return all;
+async function connected(admin: Admin): Promise<Admin> {
+  await admin.connect();
+  return admin;
 }
 
 function toSasl(sasl: KafkaSaslOptions): SASLOptions {
@@ -205,8 +170,3 @@ function toSasl(sasl: KafkaSaslOptions): SASLOptions {
     ? { mechanism: "scram-sha-256", username, password }
     : { mechanism: "scram-sha-512", username, password };
 }
-
-const unavailable = (doing: string, error: unknown): UnavailableError =>
-  error instanceof UnavailableError
-    ? error
-    : new UnavailableError(`Kafka: ${doing}: ${describeError(error)}`, { cause: error });

@@ -1,18 +1,21 @@
-import type { Admin, BaseOptions, Producer } from "@platformatic/kafka";
+import type { Admin, BaseOptions } from "@platformatic/kafka";
 import { systemClock } from "../../base/clock.ts";
 import { UnavailableError } from "../../base/errors.ts";
-import { describeError, quietly } from "../client-errors.ts";
+import { describeError, quietly, unavailable } from "../client-errors.ts";
 import type { ResolvedKafkaOptions } from "../connect-options.ts";
+import { Publishing } from "../publishing.ts";
 import type {
   KafkaClient,
   Membership,
   NewTopic,
   OffsetRange,
   OutgoingMessage,
+  RefusedMessage,
   Subscription,
   TopicDescription,
 } from "../source.ts";
 import { PlatformaticMember } from "./member.ts";
+import { PlatformaticTransport } from "./producer.ts";
 
 type Package = typeof import("@platformatic/kafka");
 
@@ -21,25 +24,27 @@ const RETRY_MS = 200;
 const CONNECT_MS = 5_000;
 const EARLIEST = -2n;
 const LATEST = -1n;
-const ALL_REPLICAS = -1;
 
 /** Kafka through `@platformatic/kafka`, which must be installed. */
 export class PlatformaticClient implements KafkaClient {
   readonly #package: Package;
   readonly #options: BaseOptions;
+  readonly #transport: PlatformaticTransport;
+  readonly #publishing: Publishing;
   #admin: Admin | undefined;
-  #producer: Producer | undefined;
-  #sending: Promise<unknown> = Promise.resolve();
 
-  private constructor(library: Package, options: BaseOptions) {
+  private constructor(library: Package, options: BaseOptions, given: ResolvedKafkaOptions) {
     this.#package = library;
     this.#options = options;
+    const { idempotent, messageBytesMax } = given;
+    this.#transport = new PlatformaticTransport(library, { ...options, idempotent });
+    this.#publishing = new Publishing(this.#transport, messageBytesMax);
   }
 
   static async open(given: ResolvedKafkaOptions): Promise<PlatformaticClient> {
     const library = await import("@platformatic/kafka");
     const { brokers, clientId, tls, sasl, requestMs } = given;
-    return new PlatformaticClient(library, {
+    const options: BaseOptions = {
       bootstrapBrokers: [...brokers],
       clientId,
       timeout: requestMs,
@@ -49,7 +54,8 @@ export class PlatformaticClient implements KafkaClient {
       retryDelay: RETRY_MS,
       ...(tls === undefined ? {} : { tls, tlsServerName: true }),
       ...(sasl === undefined ? {} : { sasl }),
-    });
+    };
+    return new PlatformaticClient(library, options, given);
   }
 
   async describeTopics(topics: readonly string[]): Promise<ReadonlyMap<string, TopicDescription>> {
@@ -113,44 +119,22 @@ export class PlatformaticClient implements KafkaClient {
     }
   }
 
-  /** One call at a time: a second one that overtakes the first would change the order of a key. */
-  async publish(messages: readonly OutgoingMessage[]): Promise<void> {
-    const sent = this.#sending.then(() => this.#send(messages));
-    this.#sending = sent.catch(() => {});
-    await sent;
-  }
-
-  async #send(messages: readonly OutgoingMessage[]): Promise<void> {
-    if (messages.length === 0) return;
-    this.#producer ??= this.#open(new this.#package.Producer({ ...this.#options }));
-    try {
-      await this.#producer.send({
-        acks: ALL_REPLICAS,
-        messages: messages.map(({ topic, key, value, headers }) => ({
-          topic,
-          ...(key === undefined ? {} : { key }),
-          ...(value === undefined ? {} : { value }),
-          headers: new Map(headers.map((one) => [Buffer.from(one.name), one.value])),
-        })),
-      });
-    } catch (error) {
-      throw unavailable("publish", error);
-    }
+  async publish(messages: readonly OutgoingMessage[]): Promise<readonly RefusedMessage[]> {
+    return await this.#publishing.publish(messages);
   }
 
   async close(): Promise<void> {
-    await this.#sending;
-    for (const one of [this.#admin, this.#producer]) await quietly(() => one?.close());
+    await this.#publishing.idle;
+    await this.#transport.close();
+    await quietly(() => this.#admin?.close());
   }
 
   #adminClient(): Admin {
-    this.#admin ??= this.#open(new this.#package.Admin({ ...this.#options }));
+    if (this.#admin === undefined) {
+      this.#admin = new this.#package.Admin({ ...this.#options });
+      this.#admin.on("error", () => {}); // Whoever asked is told.
+    }
     return this.#admin;
-  }
-
-  #open<Client extends Admin | Producer>(client: Client): Client {
-    client.on("error", () => {}); // Whoever asked is told.
-    return client;
   }
 }
 
@@ -164,8 +148,3 @@ export function hasApiId(error: unknown, apiId: string): boolean {
   const found = error as { findBy?: (name: string, value: unknown) => unknown } | null;
   return typeof found?.findBy === "function" && Boolean(found.findBy("apiId", apiId));
 }
-
-const unavailable = (doing: string, error: unknown): UnavailableError =>
-  error instanceof UnavailableError
-    ? error
-    : new UnavailableError(`Kafka: ${doing}: ${describeError(error)}`, { cause: error });

@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { queue } from "../../src/index.ts";
-import { connectKafka, type KafkaMessage, publishEvents } from "../../src/kafka/index.ts";
+import { connectKafka } from "../../src/kafka/index.ts";
 import { onCleanup } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { type Scene, scene, useBroker } from "./scene.ts";
-
-const used = useBroker();
+import { type Scene, scene, used } from "./scene.ts";
+import { headersOf, readTopic } from "./topics.ts";
 
 async function publish(
   here: Scene,
@@ -19,29 +18,6 @@ async function publish(
       headers: [{ name: "at", value: Buffer.from(String(at)) }],
     })),
   );
-}
-
-/** Everything in one partition of a topic, from its beginning. */
-async function readTopic(here: Scene, topic: string, count: number): Promise<KafkaMessage[]> {
-  const { topicId = "" } = (await here.client.describeTopics([topic])).get(topic) ?? {};
-  const messages: KafkaMessage[] = [];
-  const member = await here.client.join({
-    groupId: `test.${topic}`,
-    topic,
-    topicId,
-    fetchBytes: 1_000_000,
-    sessionTimeoutMs: 5_000,
-    listener: {
-      onAssigned: () => {},
-      onBatch: (batch) => void messages.push(...batch.messages),
-      onOutOfRange: () => {},
-      onFailure: () => {},
-    },
-  });
-  member.seek(0, 0n);
-  await eventually(() => expect(messages.length).toBeGreaterThanOrEqual(count));
-  await member.leave();
-  return messages;
 }
 
 describe("messages that are no jobs", () => {
@@ -110,12 +86,10 @@ describe("messages that are no jobs", () => {
     const options = { deadLetterTopic, createTopics: true, topicPartitions: 1 };
     const ingest = await here.ingest(options);
     await here.expectExactly(1);
-    const [letter, ...others] = await readTopic(here, deadLetterTopic, 1);
+    const [letter, ...others] = await readTopic(here, deadLetterTopic, (some) => some.length > 0);
     expect(others).toEqual([]);
     expect(letter).toMatchObject({ key: Buffer.from("key 0"), value: Buffer.from("garbage") });
-    const headers = Object.fromEntries(
-      (letter?.headers ?? []).map(({ name, value }) => [name, value.toString()]),
-    );
+    const headers = letter === undefined ? {} : headersOf(letter);
     expect(headers).toMatchObject({
       at: "0",
       "tidemill-dead-topic": `${here.prefix}.jobs.high`,
@@ -151,59 +125,6 @@ describe("a Kafka client", () => {
       code: "TM_UNAVAILABLE",
       retryable: true,
       message: expect.stringContaining("describe topic a") as string,
-    });
-  });
-});
-
-describe("events that are published", () => {
-  it("arrive in order per stream, and wait for a broker that is away", async () => {
-    const here = await scene(used.broker, { partitions: 0 });
-    const topic = `${here.prefix}.events`;
-    await here.client.createTopics([{ topic, partitions: 1, replicas: 1 }]);
-    const append = async (from: number, count: number): Promise<void> => {
-      for (let n = from; n < from + count; n += 1) {
-        const stream = { type: "Order", id: String(n % 3) };
-        await here.mill.append(stream, [{ type: "Counted", data: { n } }]);
-      }
-    };
-    await append(0, 30);
-    const publisher = publishEvents("to_kafka", here.client, { topic });
-    const worker = await here.mill.startWorker({
-      consumers: [publisher],
-      heartbeatInterval: 200,
-      heartbeatTimeout: 1_000,
-      rebalanceInterval: 200,
-      maxConsecutiveFailures: 1,
-    });
-    await here.mill.waitFor("to_kafka", { position: await here.mill.latestPosition() });
-    await used.broker.kill("SIGKILL");
-    await append(30, 30);
-    const batches = here.mill.metrics.batches;
-    await eventually(() =>
-      expect(batches.value({ consumer: "to_kafka", outcome: "unavailable" })).toBeGreaterThan(0),
-    );
-    await used.broker.run();
-    await here.mill.waitFor("to_kafka", { position: await here.mill.latestPosition() });
-    await worker.stop();
-    const messages = await readTopic(here, topic, 60);
-    const ids = new Map<string, number[]>();
-    const seen = new Set<string>();
-    for (const { key, value } of messages) {
-      const event = JSON.parse(String(value)) as { id: string; data: { n: number } };
-      if (seen.has(event.id)) continue; // At least once.
-      seen.add(event.id);
-      ids.set(String(key), [...(ids.get(String(key)) ?? []), event.data.n]);
-    }
-    expect(seen.size).toBe(60);
-    for (const [key, numbers] of ids) {
-      expect(numbers).toEqual(Array.from({ length: 20 }, (_, at) => at * 3 + Number(key)));
-    }
-    expect(JSON.parse(String(messages[0]?.value))).toMatchObject({
-      position: "1",
-      stream: { type: "Order", id: "0" },
-      streamVersion: "1",
-      type: "Counted",
-      data: { n: 0 },
     });
   });
 });
