@@ -48,5 +48,7 @@ export default defineConfig({
     // As files: the policy of the page allows no data but pictures.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // On a busy machine it warns of the time that compressing takes, to whoever starts the shop.
+    rolldownOptions: { checks: { bundlerTimings: false } },
   },
 });

@@ -1,5 +1,6 @@
-import type { ReactNode } from "react";
+import { lazy, type ReactNode, Suspense } from "react";
 import { Route, Switch } from "wouter";
+import { AuditPage } from "./pages/audit/audit-page.tsx";
 import { ConsumersPage } from "./pages/consumers/consumers-page.tsx";
 import { DeadPage } from "./pages/dead/dead-page.tsx";
 import { OverviewPage } from "./pages/overview/overview-page.tsx";
@@ -12,6 +13,12 @@ import { TenantsPage } from "./pages/tenants/tenants-page.tsx";
 import { useSession } from "./session/session.tsx";
 import { Frame } from "./ui/frame.tsx";
 import { Page } from "./ui/page.tsx";
+
+/** Only `tidemill dev` has it, so nobody else loads it. */
+const ShopPage = lazy(async () => {
+  const { ShopPage: page } = await import("./pages/shop/shop-page.tsx");
+  return { default: page };
+});
 
 /** Where everything is. A place that the token does not open is not there. */
 export function App() {
@@ -50,6 +57,18 @@ export function App() {
             <SchedulesPage />
           </For>
         </Route>
+        <Route path="/audit">
+          <For act="cluster.read">
+            <AuditPage />
+          </For>
+        </Route>
+        <Route path="/shop">
+          <For act="cluster.read" page="shop">
+            <Suspense fallback={<p className="text-muted">Loading…</p>}>
+              <ShopPage />
+            </Suspense>
+          </For>
+        </Route>
         <Route path="/tenants">
           <For act="cluster.read">
             <TenantsPage />
@@ -63,9 +82,17 @@ export function App() {
   );
 }
 
-function For({ act, children }: { act: string; children: ReactNode }) {
-  const { may } = useSession();
-  return may(act) ? children : <NotThere />;
+interface ForProps {
+  readonly act: string;
+  /** One that only some servers have. */
+  readonly page?: string;
+  readonly children: ReactNode;
+}
+
+function For({ act, page, children }: ForProps) {
+  const { may, me } = useSession();
+  const isThere = page === undefined || me.pages?.includes(page) === true;
+  return may(act) && isThere ? children : <NotThere />;
 }
 
 function NotThere() {

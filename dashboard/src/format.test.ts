@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { formatBytes, formatCount, formatDistance, formatRate, formatSeconds } from "./format.ts";
+import {
+  formatBytes,
+  formatCount,
+  formatDistance,
+  formatInstant,
+  formatRate,
+  formatSeconds,
+  localTimes,
+} from "./format.ts";
 
 describe("figures", () => {
   it.each([
@@ -27,6 +35,14 @@ describe("figures", () => {
     expect(formatDistance("2026-01-31T08:57:00Z", now)).toBe("3 min ago");
     expect(formatDistance("2026-01-31T09:00:12Z", now)).toBe("in 12 s");
     expect(formatDistance("2026-01-31T09:00:00.4Z", now)).toBe("now");
+  });
+
+  it("names the zone of an instant, and shows those of the server in the same", () => {
+    const at = "2026-01-31T12:00:00.212Z";
+    expect(formatInstant(at)).toMatch(/^(Jan 31|Feb 01), 2026, \d\d:\d\d:00 [A-Z]+/);
+    expect(localTimes(`it died at ${at}: no answer`)).toBe(
+      `it died at ${formatInstant(at)}: no answer`,
+    );
   });
 
   it("counts bytes in powers of 1024", () => {

@@ -8,6 +8,7 @@ const instants = new Intl.DateTimeFormat("en", {
   minute: "2-digit",
   second: "2-digit",
   hourCycle: "h23",
+  timeZoneName: "short",
 });
 
 /** 9182 as 9,182. Positions may be larger than a number. */
@@ -36,7 +37,12 @@ export function formatSeconds(seconds: number): string {
 
 export const formatMs = (ms: number): string => formatSeconds(ms / 1000);
 
+/** In the zone of who looks, which it names. */
 export const formatInstant = (at: string | number): string => instants.format(new Date(at));
+
+/** Instants in a text of the server, as those around it are shown. */
+export const localTimes = (text: string): string =>
+  text.replaceAll(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => formatInstant(at));
 
 /** 12 s ago, in 3 min. */
 export function formatDistance(at: string | number, nowMs: number): string {

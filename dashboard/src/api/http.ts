@@ -10,6 +10,11 @@ export class ApiError extends Error {
     this.code = code;
     this.requestId = requestId;
   }
+
+  /** Whether the same call may be answered in a while. */
+  get isPassing(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 export type Query = Readonly<Record<string, string | number | undefined>>;

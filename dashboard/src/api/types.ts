@@ -19,6 +19,8 @@ export interface Me {
   readonly expiresAt?: string;
   readonly acts: readonly string[];
   readonly version: string;
+  /** Those that only some servers have. */
+  readonly pages?: readonly string[];
 }
 
 export interface Worker {
@@ -28,6 +30,8 @@ export interface Worker {
   readonly pid?: number;
   readonly version?: string;
   readonly heartbeatAgeSeconds: number;
+  readonly startedAt?: string;
+  readonly endedAt?: string;
   readonly isLeader: boolean;
   readonly assigned: readonly string[];
   readonly load: Readonly<Record<string, unknown>>;
@@ -46,6 +50,7 @@ export interface Consumer {
   readonly name: string;
   readonly checkpoint: string;
   readonly lag: string;
+  readonly lagSeconds?: number;
   readonly workerId?: string;
   readonly state: "running" | "unassigned" | "paused" | "quarantined";
   readonly reason?: string;
@@ -90,6 +95,18 @@ export interface Queue {
   readonly oldestPendingSeconds?: number;
 }
 
+/** Whoever keeps the feed from going on. */
+export interface FeedHeld {
+  readonly seconds: number;
+  readonly holders: readonly GapHolder[];
+}
+
+export interface FailingSchedule {
+  readonly tenant: string;
+  readonly name: string;
+  readonly error: string;
+}
+
 export interface ClusterStatus {
   readonly latestPosition: string;
   readonly leader: { readonly term: string; readonly workerId?: string };
@@ -97,6 +114,8 @@ export interface ClusterStatus {
   readonly consumers: readonly Consumer[];
   readonly openGaps: OpenGaps;
   readonly queues: readonly Queue[];
+  readonly failingSchedules: readonly FailingSchedule[];
+  readonly feedHeld?: FeedHeld;
 }
 
 export interface Task {
@@ -124,6 +143,9 @@ export interface Task {
   readonly reason?: string;
   readonly cause?: string;
   readonly webhook?: string;
+  readonly targetUrl?: string;
+  /** Position of an event. */
+  readonly causedBy?: string;
   readonly traceParent?: string;
 }
 
@@ -198,6 +220,95 @@ export interface QuotaUse extends Quota {
 
 export interface EventView {
   readonly position: string;
+  readonly type: string;
+  readonly stream: { readonly type: string; readonly id: string };
+}
+
+export interface KeyLoad {
+  readonly waiting: number;
+  readonly running: number;
+  readonly ended: number;
+}
+
+export interface BucketLoad extends KeyLoad {
+  readonly bucket: number;
+  readonly isCut: boolean;
+}
+
+export interface RingLoad {
+  readonly buckets: readonly BucketLoad[];
+  readonly keys: readonly (KeyLoad & { readonly key: string; readonly bucket: number })[];
+  readonly looked: { readonly perBucket: number; readonly ended: number };
+}
+
+export interface ParkedGroup {
+  readonly consumer: string;
+  readonly state: "parked" | "replaying";
+  readonly error: string;
+  readonly stack?: string;
+  readonly events: number;
+  readonly firstAt: string;
+  readonly lastAt: string;
+  readonly streams: readonly {
+    readonly type: string;
+    readonly id: string;
+    readonly position?: string;
+  }[];
+}
+
+export interface Rebuild {
+  readonly consumer: string;
+  readonly id: string;
+  readonly state: "building" | "swapped" | "rolled_back";
+  readonly reason?: string;
+  readonly startedAt: string;
+  readonly changedAt: string;
+  readonly tables: readonly string[];
+  readonly schema: string;
+  readonly partitions: readonly { readonly name: string; readonly checkpoint: string }[];
+  readonly progress?: {
+    readonly position: string;
+    readonly head: string;
+    readonly share: number;
+    readonly positionsPerSecond?: number;
+    readonly etaSeconds?: number;
+    readonly stopped?: "paused" | "quarantined";
+    readonly error?: string;
+  };
+}
+
+export interface ComparedTable {
+  readonly table: string;
+  readonly liveRows: number;
+  readonly rebuiltRows: number;
+  readonly compared: "all" | "sample" | "counts";
+  readonly missing: number;
+  readonly extra: number;
+  readonly different: number;
+  readonly examples: readonly {
+    readonly kind: "missing" | "extra" | "different";
+    readonly key: string;
+    readonly live?: string;
+    readonly rebuilt?: string;
+  }[];
+}
+
+export interface Comparison {
+  readonly position: string;
+  readonly isSame: boolean;
+  readonly tables: readonly ComparedTable[];
+}
+
+export interface AuditedAct {
+  readonly id: string;
+  readonly at: string;
+  readonly act: string;
+  readonly call: string;
+  readonly target: Readonly<Record<string, unknown>>;
+  readonly reason?: string;
+  readonly tenant: string;
+  readonly subject: string;
+  readonly status?: number;
 }
 
 export interface ApiKey {

@@ -23,6 +23,8 @@ export interface FeedSummary {
   readonly retries: number;
   readonly waitMs?: readonly number[];
   readonly runMs?: readonly number[];
+  /** Whether some of it happened while nobody read. */
+  readonly isReplay?: boolean;
   /** Whether `changes` has all of them. */
   readonly isComplete: boolean;
   readonly changes: readonly TaskChange[];
@@ -34,12 +36,14 @@ export type Connection =
   | { readonly state: "lost"; readonly retryAtMs: number; readonly reason: string }
   | { readonly state: "refused"; readonly reason: string };
 
+export type ClusterTopic = "worker" | "consumer" | "ring" | "gap" | "act";
+
 /** What every tab is told, by whoever reads the feed for all of them. */
 export type LiveEvent =
   | { readonly kind: "connection"; readonly connection: Connection }
   | { readonly kind: "summary"; readonly atMs: number; readonly summary: FeedSummary }
   | { readonly kind: "status"; readonly atMs: number; readonly status: ClusterStatus }
-  | { readonly kind: "cluster"; readonly about: "worker" | "consumer" | "ring" | "gap" }
+  | { readonly kind: "cluster"; readonly about: ClusterTopic }
   | { readonly kind: "reset" };
 
 /** A message of the feed as an event; undefined for those that concern nobody. */
@@ -55,6 +59,7 @@ export function toLiveEvent(event: string, data: string, atMs: number): LiveEven
     case "consumer":
     case "ring":
     case "gap":
+    case "act":
       return { kind: "cluster", about: event };
     case "reset":
     case "lagged":

@@ -2,6 +2,7 @@ import { type QueryKey, useQueryClient } from "@tanstack/react-query";
 import { createContext, useContext, useEffect, useRef, useSyncExternalStore } from "react";
 import type { LiveEvent } from "./events.ts";
 import type { LiveState } from "./live-state.ts";
+import { refetch } from "./refetch.ts";
 import { Refresh } from "./refresh.ts";
 import type { LiveStore } from "./tab-line.ts";
 
@@ -20,6 +21,7 @@ export function useLive(): LiveState {
 }
 
 const REFRESH_MS = 1_000;
+const EVERYTHING: QueryKey = [];
 
 /** Fetches again what the feed does not carry, when it says that something of it has changed. */
 export function useRefreshOn(
@@ -32,20 +34,33 @@ export function useRefreshOn(
   const latest = useRef({ key, concerns });
   latest.current = { key, concerns };
   useEffect(() => {
-    const refresh = new Refresh(
-      () => void client.invalidateQueries({ queryKey: latest.current.key }),
-      everyMs,
-    );
+    const refresh = new Refresh(() => refetch(client, latest.current.key), everyMs);
+    // Nobody looks at a tab behind others: it fetches when it is looked at.
+    let isOwed = false;
+    const ask = (): void => {
+      isOwed = document.hidden;
+      if (!isOwed) refresh.ask();
+    };
+    const onSight = (): void => {
+      if (isOwed) ask();
+    };
     const stop = store.listen((event) => {
       // What was missed while nobody listened may be anything.
       const isAnew = event.kind === "connection" && event.connection.state === "live";
-      if (isAnew || event.kind === "reset" || latest.current.concerns(event)) refresh.ask();
+      if (isAnew || event.kind === "reset" || latest.current.concerns(event)) ask();
     });
+    document.addEventListener("visibilitychange", onSight);
     return () => {
       stop();
       refresh.cancel();
+      document.removeEventListener("visibilitychange", onSight);
     };
   }, [store, client, everyMs]);
+}
+
+/** What somebody did elsewhere may be seen on any page: all that is shown is fetched again. */
+export function useFollowActs(): void {
+  useRefreshOn(EVERYTHING, (event) => event.kind === "cluster" && event.about === "act");
 }
 
 /** The time in seconds, again every second. */

@@ -22,6 +22,7 @@ const status = (atMs: number, checkpoint: number): LiveEvent => ({
     ] as unknown as ClusterStatus["consumers"],
     openGaps: { positions: [], holders: [] },
     queues: [],
+    failingSchedules: [],
   },
 });
 
@@ -43,6 +44,12 @@ describe("the state that events make", () => {
     const { seconds } = [first, second].reduce(fold, NOTHING_YET);
     expect(seconds).toHaveLength(1);
     expect(seconds[0]).toMatchObject({ at: 10, enqueued: 3, completed: 5, failed: 1, retried: 2 });
+  });
+
+  it("does not take what was missed for what happens now", () => {
+    const counts = [{ queue: "mails", state: "completed" as const, count: 900 }];
+    const missed = fold(NOTHING_YET, summary(10_100, { counts, isReplay: true }));
+    expect([missed.seconds, rateOf(missed, "mails", 11)]).toEqual([[], 0]);
   });
 
   it("forgets what is older than its minutes", () => {

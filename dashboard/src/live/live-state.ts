@@ -58,6 +58,8 @@ export function fold(state: LiveState, event: LiveEvent): LiveState {
     case "connection":
       return { ...state, connection: event.connection };
     case "summary":
+      // What was missed is told in a moment, and would look like a burst.
+      if (event.summary.isReplay === true) return state;
       return withSummary(state, event.summary, Math.floor(event.atMs / 1000));
     case "status":
       return withStatus(state, event.status, event.atMs);

@@ -69,6 +69,7 @@ function viaLeader(token: string, hear: Hear): TabLine {
   const over = new AbortController();
   const post = (message: OnChannel): void => channel.postMessage(message);
   let reader: SharedReader | undefined;
+  let isWaiting = true;
   const tell = (event: LiveEvent): void => {
     hear({ type: "event", event });
     post({ type: "event", event });
@@ -77,7 +78,12 @@ function viaLeader(token: string, hear: Hear): TabLine {
     if (data.type === "hurry") reader?.hurry();
     else if (data.type === "hello") {
       if (reader !== undefined) post({ type: "state", state: reader.state });
-    } else if (reader === undefined) hear(data);
+    } else if (reader === undefined) {
+      // Every tab that comes is answered on the same channel: a state is for whoever has none.
+      if (data.type === "state" && !isWaiting) return;
+      if (data.type === "state") isWaiting = false;
+      hear(data);
+    }
   });
   const lead = async (): Promise<void> => {
     reader = new SharedReader(token);
@@ -111,6 +117,7 @@ export class LiveStore {
   readonly #watchers = new Set<() => void>();
   readonly #listeners = new Set<(event: LiveEvent) => void>();
   #state: LiveState = NOTHING_YET;
+  #hasJoined = false;
 
   constructor(token: string, open: typeof openLine = openLine) {
     this.#line = open(token, (message) => this.#hear(message));
@@ -140,7 +147,16 @@ export class LiveStore {
     if (message.type === "who") return;
     this.#state = message.type === "state" ? message.state : fold(this.#state, message.event);
     for (const watcher of this.#watchers) watcher();
-    if (message.type !== "event") return;
-    for (const listener of this.#listeners) listener(message.event);
+    if (message.type === "event") {
+      this.#tell(message.event);
+      return;
+    }
+    // It was away from a reader that went on: what it has missed may be anything.
+    if (this.#hasJoined) this.#tell({ kind: "reset" });
+    this.#hasJoined = true;
+  }
+
+  #tell(event: LiveEvent): void {
+    for (const listener of this.#listeners) listener(event);
   }
 }

@@ -12,6 +12,7 @@ import { Api, ApiError } from "../api/http.ts";
 import type { Me } from "../api/types.ts";
 import { LiveContext } from "../live/hooks.ts";
 import { LiveStore } from "../live/tab-line.ts";
+import { Away } from "./away.tsx";
 import { Login } from "./login.tsx";
 import { keepToken, readToken } from "./token.ts";
 
@@ -33,6 +34,8 @@ export function useSession(): Session {
 
 type State =
   | { readonly at: "checking" }
+  /** Nobody knows whether the token is good. */
+  | { readonly at: "away"; readonly reason: string }
   | { readonly at: "out"; readonly notice?: string }
   | { readonly at: "in"; readonly token: string; readonly me: Me };
 
@@ -40,6 +43,14 @@ type State =
 function refusal(me: Me): string | undefined {
   if (me.acts.includes("feed.read")) return undefined;
   return `This token of ${me.subject} may not read. Use one with the scope "read" or "admin".`;
+}
+
+/** A server that does not answer says nothing about the token, which is kept. */
+function stateAfter(error: unknown, token: string): State {
+  const reason = error instanceof Error ? error.message : String(error);
+  if (error instanceof ApiError && error.isPassing) return { at: "away", reason };
+  const isNews = token !== "" || !(error instanceof ApiError) || error.status !== 401;
+  return { at: "out", ...(isNews ? { notice: reason } : {}) };
 }
 
 /** Who may come in sees what is inside; everybody else is asked for a token. */
@@ -56,16 +67,16 @@ export function Sessions({ children }: { children: ReactNode }) {
     keepToken("");
     setState({ at: "out", ...(notice === undefined ? {} : { notice }) });
   }, []);
-  useEffect(() => {
+  const check = useCallback((): void => {
     const token = readToken();
     enter(token).catch((error: unknown) => {
-      const isKnown = token !== "" || !(error instanceof ApiError) || error.status !== 401;
       if (error instanceof ApiError && error.status === 401) keepToken("");
-      const notice = error instanceof Error ? error.message : String(error);
-      setState({ at: "out", ...(isKnown ? { notice } : {}) });
+      setState(stateAfter(error, token));
     });
   }, [enter]);
+  useEffect(check, [check]);
   if (state.at === "checking") return <p className="p-8 text-center text-muted">Loading…</p>;
+  if (state.at === "away") return <Away reason={state.reason} onRetry={check} />;
   if (state.at === "out") return <Login notice={state.notice} onToken={enter} />;
   return (
     <Inside key={state.token} token={state.token} me={state.me} leave={leave}>
@@ -103,7 +114,9 @@ function Inside({ token, me, leave, children }: InsideProps) {
   );
 }
 
-/** Nothing is fetched again because time has passed: the feed says when. */
+const AGAIN_MS = 5_000;
+
+/** Nothing is fetched again because time has passed: the feed says when. What failed is. */
 function makeQueries(): QueryClient {
   return new QueryClient({
     defaultOptions: {
@@ -111,7 +124,10 @@ function makeQueries(): QueryClient {
         staleTime: Number.POSITIVE_INFINITY,
         refetchOnWindowFocus: false,
         refetchOnReconnect: false,
+        refetchInterval: ({ state }) => (state.status === "error" ? AGAIN_MS : false),
         retry: (count, error) => count < 2 && error instanceof ApiError && error.status >= 500,
+        // A browser that is offline still reaches a server on the same machine.
+        networkMode: "always",
       },
     },
   });

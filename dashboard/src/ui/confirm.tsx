@@ -1,6 +1,7 @@
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Button } from "./button.tsx";
 import { TextArea } from "./field.tsx";
+import { useNotify } from "./notices.tsx";
 
 export interface ConfirmProps {
   readonly title: string;
@@ -11,6 +12,8 @@ export interface ConfirmProps {
   readonly isDangerous?: boolean;
   /** Whether a reason is asked for, which the server writes down. */
   readonly reason?: "required" | "optional";
+  /** What leaving does while it is under way. Defaults to nothing: what was sent is sent. */
+  readonly stopVerb?: string;
   /** Rejects with what is then shown. */
   readonly onConfirm: (reason: string | undefined) => Promise<void>;
   readonly onClose: () => void;
@@ -18,11 +21,13 @@ export interface ConfirmProps {
 
 /** Asks before something happens. It is open for as long as it is there. */
 export function Confirm(props: ConfirmProps) {
-  const { title, children, verb, isDangerous = false, reason, onConfirm, onClose } = props;
+  const { title, children, verb, isDangerous = false, reason, stopVerb } = props;
+  const { onConfirm, onClose } = props;
   const dialog = useRef<HTMLDialogElement>(null);
   const [error, setError] = useState<string>();
   const [isBusy, setBusy] = useState(false);
   const id = useId();
+  const notify = useNotify();
   useEffect(() => dialog.current?.showModal(), []);
   const submit = async (event: FormEvent<HTMLFormElement>): Promise<void> => {
     event.preventDefault();
@@ -37,10 +42,14 @@ export function Confirm(props: ConfirmProps) {
       await onConfirm(text === "" ? undefined : text);
       dialog.current?.close();
     } catch (failure) {
-      setError(failure instanceof Error ? failure.message : String(failure));
+      const message = failure instanceof Error ? failure.message : String(failure);
+      // Who has closed it meanwhile is told all the same.
+      if (dialog.current?.open !== true) notify(`${title.replace(/\?$/, "")} failed: ${message}`);
+      setError(message);
       setBusy(false);
     }
   };
+  const leave = isBusy || error !== undefined ? "Close" : "Keep as it is";
   return (
     <dialog
       ref={dialog}
@@ -67,7 +76,9 @@ export function Confirm(props: ConfirmProps) {
           </p>
         )}
         <div className="flex justify-end gap-2">
-          <Button onClick={() => dialog.current?.close()}>Keep as it is</Button>
+          <Button onClick={() => dialog.current?.close()}>
+            {isBusy && stopVerb !== undefined ? stopVerb : leave}
+          </Button>
           <Button type="submit" kind={isDangerous ? "danger" : "primary"} disabled={isBusy}>
             {verb}
           </Button>

@@ -3,13 +3,17 @@ import { Button } from "./button.tsx";
 
 /** Whether what is shown is the present. */
 export function ConnectionState() {
-  const { connection } = useLive();
+  const { connection, status } = useLive();
   const store = useLiveStore();
   return (
     <div role="status" className="flex items-center gap-2 text-xs">
       <Dot isLive={connection.state === "live"} />
       {connection.state === "live" ? <span className="text-good">Live</span> : null}
-      {connection.state === "connecting" ? <span className="text-muted">Connecting…</span> : null}
+      {connection.state === "connecting" ? (
+        <span className="text-muted">
+          {status?.feedHeld === undefined ? "Connecting…" : "Connected; the feed is held"}
+        </span>
+      ) : null}
       {connection.state === "refused" ? (
         <span className="text-bad">Not live: {connection.reason}</span>
       ) : null}

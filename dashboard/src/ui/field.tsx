@@ -2,7 +2,10 @@ import {
   type InputHTMLAttributes,
   type SelectHTMLAttributes,
   type TextareaHTMLAttributes,
+  useEffect,
   useId,
+  useRef,
+  useState,
 } from "react";
 
 const LOOK =
@@ -31,6 +34,46 @@ export function TextField({ label, hint, className = "", ...rest }: TextFieldPro
         </p>
       )}
     </div>
+  );
+}
+
+export interface SearchFieldProps extends Labelled {
+  readonly value: string;
+  readonly onValue: (value: string) => void;
+}
+
+const TYPING_MS = 300;
+
+/** What is typed counts after a rest: what follows from it is fetched. */
+export function SearchField({ value, onValue, ...rest }: SearchFieldProps) {
+  const [text, setText] = useState(value);
+  const told = useRef(value);
+  const latest = useRef(onValue);
+  latest.current = onValue;
+  // Set from elsewhere, and not the echo of what was typed here.
+  useEffect(() => {
+    if (value !== told.current) setText(value);
+    told.current = value;
+  }, [value]);
+  useEffect(() => {
+    if (text === told.current) return;
+    const timer = setTimeout(() => {
+      told.current = text;
+      latest.current(text);
+    }, TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return <TextField {...rest} value={text} onChange={(event) => setText(event.target.value)} />;
+}
+
+export type CheckFieldProps = Labelled & Omit<InputHTMLAttributes<HTMLInputElement>, "type">;
+
+export function CheckField({ label, className = "", ...rest }: CheckFieldProps) {
+  return (
+    <label className={`flex min-h-8 items-center gap-2 ${className}`}>
+      <input type="checkbox" className="size-5 shrink-0 accent-accent" {...rest} />
+      {label}
+    </label>
   );
 }
 

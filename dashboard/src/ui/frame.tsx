@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
+import { useFollowActs } from "../live/hooks.ts";
 import { useSession } from "../session/session.tsx";
 import { Button } from "./button.tsx";
 import { ConnectionState } from "./connection-state.tsx";
@@ -11,10 +12,13 @@ interface Place {
   readonly text: string;
   /** What the token must allow. */
   readonly act: string;
+  /** The server has to say that it has it. */
+  readonly page?: string;
 }
 
 const PLACES: readonly Place[] = [
   { href: "/", text: "Overview", act: "feed.read" },
+  { href: "/shop", text: "Shop", act: "cluster.read", page: "shop" },
   { href: "/queues", text: "Queues", act: "queue.read" },
   { href: "/tasks", text: "Tasks", act: "task.read" },
   { href: "/dead-letters", text: "Dead letters", act: "dead.read" },
@@ -22,6 +26,7 @@ const PLACES: readonly Place[] = [
   { href: "/ring", text: "Ring", act: "cluster.read" },
   { href: "/schedules", text: "Schedules", act: "schedule.read" },
   { href: "/tenants", text: "Tenants", act: "cluster.read" },
+  { href: "/audit", text: "Audit", act: "cluster.read" },
 ];
 
 /** Where there is little room, the menu lies over the page; else it stands beside it. */
@@ -34,6 +39,7 @@ const HEADER =
 export function Frame({ children }: { children: ReactNode }) {
   const [isOpen, setOpen] = useState(false);
   const [location] = useLocation();
+  useFollowActs();
   // Whoever went somewhere has chosen.
   useEffect(() => setOpen(false), [location]);
   return (
@@ -63,7 +69,6 @@ export function Frame({ children }: { children: ReactNode }) {
 
 function TopBar({ isOpen, onToggle }: { isOpen: boolean; onToggle: () => void }) {
   const { me, leave } = useSession();
-  const role = me.scopes.includes("admin") ? "admin" : "read only";
   return (
     <header className={HEADER}>
       <Button
@@ -81,7 +86,7 @@ function TopBar({ isOpen, onToggle }: { isOpen: boolean; onToggle: () => void })
       <ConnectionState />
       <div className="ml-auto flex flex-wrap items-center gap-x-3 gap-y-1">
         <span className="text-xs text-muted">
-          {me.tenant} · {me.subject} · {role}
+          {me.tenant} · {me.subject} · {describeScopes(me.scopes)}
         </span>
         <ThemeChoice />
         <Button kind="quiet" onClick={leave}>
@@ -90,6 +95,12 @@ function TopBar({ isOpen, onToggle }: { isOpen: boolean; onToggle: () => void })
       </div>
     </header>
   );
+}
+
+/** What the token is for. One with more than "read" may act, on tasks of its own tenant. */
+function describeScopes(scopes: readonly string[]): string {
+  if (scopes.includes("admin")) return "admin";
+  return scopes.length === 1 ? `${scopes[0]} only` : scopes.toSorted().join(", ");
 }
 
 const NAMES: Readonly<Record<Theme, string>> = { system: "Auto", light: "Light", dark: "Dark" };
@@ -114,10 +125,14 @@ function ThemeChoice() {
 
 function Menu({ location }: { location: string }) {
   const { may, me } = useSession();
+  const isThere = (page: string): boolean => me.pages?.includes(page) === true;
+  const places = PLACES.filter(
+    ({ act, page }) => may(act) && (page === undefined || isThere(page)),
+  );
   return (
     <div className="flex h-full flex-col gap-4">
       <ul className="flex flex-col gap-0.5">
-        {PLACES.filter(({ act }) => may(act)).map(({ href, text }) => {
+        {places.map(({ href, text }) => {
           const isHere = href === "/" ? location === "/" : location.startsWith(href);
           const look = isHere ? "bg-accent-soft text-accent" : "text-ink hover:bg-sunken";
           return (

@@ -23,6 +23,8 @@ export interface PlotProps {
 
 const HEIGHT = 150;
 const AXIS_PX = 52;
+/** Half of the last time stands beyond the end of the lines. */
+const LAST_TIME_PX = 28;
 const SHOWN_SECONDS = 300;
 
 /** Lines over the last minutes. It is drawn anew only when the theme or its lines change. */
@@ -85,7 +87,7 @@ function optionsOf(
   };
   return {
     height: HEIGHT,
-    padding: [8, 8, 0, 0],
+    padding: [8, LAST_TIME_PX, 0, 0],
     cursor: { show: false },
     legend: { show: false },
     scales: {

@@ -1,4 +1,5 @@
 import type { ReactNode } from "react";
+import { ApiError } from "../api/http.ts";
 import { Button } from "./button.tsx";
 import { Empty } from "./panel.tsx";
 
@@ -14,15 +15,43 @@ export interface LoadedProps<T> {
   readonly children: (data: T) => ReactNode;
 }
 
-/** What was fetched; meanwhile that it is, and else why it cannot be. */
+/** What may still be shown and acted on: what is gone on the server is gone here, too. */
+export function presentOf<T>({ data, error }: LoadedQuery<T>): T | undefined {
+  return error instanceof ApiError && error.status === 404 ? undefined : data;
+}
+
+/** What was fetched, and whether it is old; meanwhile that it is, and else why it cannot be. */
 export function Loaded<T>({ query, children }: LoadedProps<T>) {
-  const { data, error, refetch } = query;
-  if (data !== undefined) return children(data);
-  if (error === null) return <Empty>Loading…</Empty>;
+  const { error, refetch } = query;
+  const data = presentOf(query);
+  // The content keeps its place among the children: dialogs that are open in it stay open.
   return (
-    <div role="alert" className="flex flex-wrap items-center gap-3 px-4 py-4 text-bad">
-      <span>{error.message}</span>
-      <Button onClick={() => void refetch()}>Try again</Button>
+    <>
+      {error === null ? null : (
+        <Failure error={error} isOld={data !== undefined} onRetry={() => void refetch()} />
+      )}
+      {data === undefined && error === null ? <Empty>Loading…</Empty> : null}
+      {data === undefined ? null : children(data)}
+    </>
+  );
+}
+
+interface FailureProps {
+  readonly error: Error;
+  /** Whether what was there before is still shown. */
+  readonly isOld: boolean;
+  readonly onRetry: () => void;
+}
+
+function Failure({ error, isOld, onRetry }: FailureProps) {
+  const look = `flex flex-wrap items-center gap-3 px-4 py-4 ${isOld ? "text-warn" : "text-bad"}`;
+  return (
+    <div role={isOld ? "status" : "alert"} className={look}>
+      <span>
+        {isOld ? "This could not be refreshed: " : ""}
+        {error.message}
+      </span>
+      <Button onClick={onRetry}>Try again</Button>
     </div>
   );
 }

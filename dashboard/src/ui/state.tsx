@@ -21,6 +21,8 @@ const TONE_OF: Readonly<Record<string, Tone>> = {
   failed: "bad",
   dead: "bad",
   quarantined: "bad",
+  parked: "bad",
+  replaying: "busy",
 };
 
 export function Badge({ tone, children }: { tone: Tone; children: string }) {

@@ -74,7 +74,10 @@ function Resume({ consumer: { name, state, poison }, onClose }: AskProps) {
     <Confirm
       title={`Resume ${name}?`}
       verb="Resume"
-      onConfirm={() => act(() => api.post(pathOf(name, "resume")), `${name} goes on.`)}
+      reason="optional"
+      onConfirm={(reason) =>
+        act(() => api.post(pathOf(name, "resume"), reason ? { reason } : {}), `${name} goes on.`)
+      }
       onClose={onClose}
     >
       <p>
@@ -113,22 +116,23 @@ function Skip({ consumer: { name, poison }, onClose }: AskProps) {
 function Rewind({ consumer: { name, checkpoint }, onClose }: AskProps) {
   const { api } = useSession();
   const act = useAct();
-  const [to, setTo] = useState("0");
-  const rewind = async (): Promise<void> => {
+  const [to, setTo] = useState("");
+  const rewind = async (reason: string | undefined): Promise<void> => {
     if (!/^\d{1,18}$/.test(to.trim())) throw new Error("A position is a whole number.");
-    await api.post(pathOf(name, "rewind"), { to: to.trim() });
+    await api.post(pathOf(name, "rewind"), { to: to.trim(), reason });
   };
   return (
     <Confirm
       title={`Rewind ${name}?`}
       verb="Rewind"
       isDangerous
-      onConfirm={() => act(rewind, `${name} was rewound.`)}
+      reason="required"
+      onConfirm={(reason) => act(() => rewind(reason), `${name} was rewound.`)}
       onClose={onClose}
     >
       <p>
         Every event above that position is handled again. Effects that are not written as “insert or
-        update” happen twice. It is at {formatCount(checkpoint)} now.
+        update” happen twice. It is at {formatCount(checkpoint)} now; 0 is before the first event.
       </p>
       <TextField
         label="To position"

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import type { Consumer, EventView, Poison } from "../../api/types.ts";
-import { formatCount, plural } from "../../format.ts";
-import { indentJson, rawMembers } from "../../json-text.ts";
+import { readEvent } from "../../api/events.ts";
+import type { Consumer, Poison } from "../../api/types.ts";
+import { formatCount, formatSeconds, plural } from "../../format.ts";
 import { useSession } from "../../session/session.tsx";
 import { Code, Facts, Panel } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
@@ -11,7 +11,7 @@ import { ConsumerActions } from "./consumer-actions.tsx";
 
 /** One consumer, or one partition: where it is, what stops it, and what may be done. */
 export function ConsumerPanel({ consumer }: { consumer: Consumer }) {
-  const { name, state, checkpoint, lag, workerId, reason, poison } = consumer;
+  const { name, state, checkpoint, lag, lagSeconds, workerId, reason, poison } = consumer;
   const { parkedStreams, parkedEvents } = consumer;
   return (
     <Panel title={name} aside={<ConsumerActions consumer={consumer} />}>
@@ -20,7 +20,12 @@ export function ConsumerPanel({ consumer }: { consumer: Consumer }) {
           ["State", <State key="state" name={state} />],
           ...(reason === undefined ? [] : [["Reason", reason] as const]),
           ["Position", formatCount(checkpoint)],
-          ["Behind", plural(Number(lag), "event")],
+          [
+            "Behind",
+            lagSeconds === undefined
+              ? plural(Number(lag), "event")
+              : `${plural(Number(lag), "event")}, the first ${formatSeconds(lagSeconds)} old`,
+          ],
           ["Worker", workerId ?? "none"],
           ...(parkedEvents === 0
             ? []
@@ -63,21 +68,15 @@ function FailingEvent({ position, eventId }: FailingEventProps) {
   const { api } = useSession();
   const query = useQuery({
     queryKey: ["event", position],
-    queryFn: async ({ signal }) => {
-      const after = String(BigInt(position) - 1n);
-      const text = await api.getText(`/v1/events?after=${after}&limit=1`, signal);
-      const { events } = JSON.parse(text) as { events: readonly EventView[] };
-      const isFound = events[0]?.position === position;
-      return isFound ? indentJson(rawMembers(text).get("events") ?? "").slice(1, -1) : "";
-    },
+    queryFn: async ({ signal }) => await readEvent(api, position, signal),
   });
   return (
     <Loaded query={query}>
-      {(text) =>
-        text === "" ? (
+      {(found) =>
+        found === null ? (
           <p className="text-muted">Event {eventId ?? "unknown"}</p>
         ) : (
-          <Code label="The event">{text.trim()}</Code>
+          <Code label="The event">{found.text}</Code>
         )
       }
     </Loaded>

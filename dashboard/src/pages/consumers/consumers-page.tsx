@@ -1,6 +1,6 @@
 import { Link, useSearch } from "wouter";
 import type { Consumer } from "../../api/types.ts";
-import { formatCount, plural, shortId } from "../../format.ts";
+import { formatCount, formatSeconds, plural, shortId } from "../../format.ts";
 import { useLive } from "../../live/hooks.ts";
 import { consumerRate, type LiveState } from "../../live/live-state.ts";
 import { Page } from "../../ui/page.tsx";
@@ -9,7 +9,8 @@ import { State } from "../../ui/state.tsx";
 import { ConsumerPanel } from "./consumer-panel.tsx";
 import { CrossedGaps } from "./crossed-gaps.tsx";
 import { OpenGaps } from "./open-gaps.tsx";
-import { progressOf } from "./progress.ts";
+import { isRebuild, progressOf, wholeOf } from "./progress.ts";
+import { RebuildPanel } from "./rebuild-panel.tsx";
 
 export function ConsumersPage() {
   const live = useLive();
@@ -42,6 +43,12 @@ export function ConsumersPage() {
       {consumer === undefined ? null : (
         <>
           <ConsumerPanel key={consumer.name} consumer={consumer} />
+          {isRebuild(consumer.name) ? null : (
+            <RebuildPanel
+              key={`rebuild of ${wholeOf(consumer.name)}`}
+              name={wholeOf(consumer.name)}
+            />
+          )}
           <CrossedGaps key={`gaps of ${consumer.name}`} name={consumer.name} />
         </>
       )}
@@ -68,6 +75,9 @@ function ConsumerTable({ consumers, chosen, live }: ConsumerTableProps) {
           </th>
           <th scope="col" className="num">
             Behind
+          </th>
+          <th scope="col" className="num">
+            Late by
           </th>
           <th scope="col" className="num">
             Rate
@@ -102,7 +112,7 @@ interface ConsumerRowProps {
 }
 
 function ConsumerRow({ consumer, isChosen, perSecond }: ConsumerRowProps) {
-  const { name, state, checkpoint, lag, parkedEvents, workerId } = consumer;
+  const { name, state, checkpoint, lag, lagSeconds, parkedEvents, workerId } = consumer;
   const { rate, eta } = progressOf(consumer, perSecond);
   return (
     <tr className={isChosen ? "bg-sunken" : ""}>
@@ -120,6 +130,7 @@ function ConsumerRow({ consumer, isChosen, perSecond }: ConsumerRowProps) {
       </td>
       <td className="num">{formatCount(checkpoint)}</td>
       <td className="num">{formatCount(lag)}</td>
+      <td className="num">{lagSeconds === undefined ? "–" : formatSeconds(lagSeconds)}</td>
       <td className="num">{rate}</td>
       <td className="num">{eta}</td>
       <td className="num">{parkedEvents === 0 ? "–" : formatCount(parkedEvents)}</td>

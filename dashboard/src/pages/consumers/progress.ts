@@ -17,5 +17,8 @@ export function progressOf({ lag, state }: Consumer, perSecond: number | undefin
   return { rate, eta: perSecond === 0 ? "not at this rate" : formatSeconds(behind / perSecond) };
 }
 
+/** Fills the copies of a projection's tables; docs/how-to/rebuild-a-projection.md. */
+export const isRebuild = (name: string): boolean => /~rebuild(\/\d+)?$/.test(name);
+
 /** The consumer of a partition: acts are about all of its partitions. */
 export const wholeOf = (name: string): string => name.replace(/\/\d+$/, "");

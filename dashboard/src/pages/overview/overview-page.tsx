@@ -13,7 +13,7 @@ export function OverviewPage() {
   const isOperator = may("cluster.read");
   return (
     <Page title="Overview">
-      {isOperator ? <ProblemList status={live.status} /> : null}
+      {isOperator ? <ProblemList live={live} /> : null}
       <Plots live={live} isOperator={isOperator} />
       {isOperator ? <WorkerTable live={live} /> : <TenantUse />}
     </Page>

@@ -1,6 +1,7 @@
 import { formatMs, formatRate, formatSeconds, formatShort, plural } from "../../format.ts";
 import { useNow } from "../../live/hooks.ts";
 import type { LiveState } from "../../live/live-state.ts";
+import { useSession } from "../../session/session.tsx";
 import { Legend, type LegendItem } from "../../ui/legend.tsx";
 import { Panel } from "../../ui/panel.tsx";
 import { Plot, type Series } from "../../ui/plot.tsx";
@@ -14,9 +15,10 @@ interface PlotPanelProps {
   /** Where each line is now, in its order. */
   readonly values: readonly string[];
   readonly format: (value: number) => string;
+  readonly whose: string;
 }
 
-function PlotPanel({ title, times, until, series, values, format }: PlotPanelProps) {
+function PlotPanel({ title, times, until, series, values, format, whose }: PlotPanelProps) {
   const items: LegendItem[] = series.map(({ label, color }, index) => ({
     label,
     color,
@@ -32,6 +34,7 @@ function PlotPanel({ title, times, until, series, values, format }: PlotPanelPro
         series={series}
         format={format}
       />
+      <p className="mt-1 text-xs text-muted">of {whose}</p>
     </Panel>
   );
 }
@@ -39,12 +42,15 @@ function PlotPanel({ title, times, until, series, values, format }: PlotPanelPro
 /** What goes on, from the feed, second by second. */
 export function Plots({ live, isOperator }: { live: LiveState; isOperator: boolean }) {
   const now = useNow();
+  const { me } = useSession();
   const series = seriesOf(live.seconds, now);
+  // The feed tells of the token's tenant only, whoever has it; the cluster is of all of them.
+  const shown = { series, until: now, whose: `tenant ${me.tenant}` };
   return (
     <div className="grid gap-4 md:grid-cols-2 2xl:grid-cols-4">
-      <Throughput series={series} until={now} />
-      <Latency series={series} until={now} />
-      <Failures series={series} until={now} />
+      <Throughput {...shown} />
+      <Latency {...shown} />
+      <Failures {...shown} />
       {isOperator ? <Backlog live={live} until={now} /> : null}
     </div>
   );
@@ -53,15 +59,17 @@ export function Plots({ live, isOperator }: { live: LiveState; isOperator: boole
 interface SeriesProps {
   readonly series: OverviewSeries;
   readonly until: number;
+  readonly whose: string;
 }
 
-function Throughput({ series, until }: SeriesProps) {
+function Throughput({ series, until, whose }: SeriesProps) {
   const { times, completed, enqueued } = series;
   return (
     <PlotPanel
       title="Throughput per second"
       times={times}
       until={until}
+      whose={whose}
       series={[
         { label: "completed", color: 1, values: completed, isArea: true },
         { label: "enqueued", color: 2, values: enqueued },
@@ -72,7 +80,7 @@ function Throughput({ series, until }: SeriesProps) {
   );
 }
 
-function Latency({ series, until }: SeriesProps) {
+function Latency({ series, until, whose }: SeriesProps) {
   const { times, runP50, runP95, waitP95 } = series;
   const shown = (value: number | undefined): string =>
     value === undefined ? "–" : formatMs(value);
@@ -81,6 +89,7 @@ function Latency({ series, until }: SeriesProps) {
       title="Latency"
       times={times}
       until={until}
+      whose={whose}
       series={[
         { label: "run p50", color: 1, values: runP50 },
         { label: "run p95", color: 2, values: runP95 },
@@ -92,13 +101,14 @@ function Latency({ series, until }: SeriesProps) {
   );
 }
 
-function Failures({ series, until }: SeriesProps) {
+function Failures({ series, until, whose }: SeriesProps) {
   const { times, failed, retried } = series;
   return (
     <PlotPanel
       title="Failures per second"
       times={times}
       until={until}
+      whose={whose}
       series={[
         { label: "for good", color: 2, values: failed, isArea: true },
         { label: "tried again", color: 3, values: retried },
@@ -117,6 +127,7 @@ function Backlog({ live, until }: { live: LiveState; until: number }) {
       title="Backlog"
       times={times}
       until={until}
+      whose="all tenants"
       series={[{ label: "oldest waits", color: 1, values: oldest, isArea: true }]}
       values={[
         isKnown

@@ -1,25 +1,38 @@
 import { Link } from "wouter";
-import type { ClusterStatus } from "../../api/types.ts";
-import { plural } from "../../format.ts";
+import { formatDistance, formatInstant, plural } from "../../format.ts";
+import { useNow } from "../../live/hooks.ts";
+import type { LiveState } from "../../live/live-state.ts";
+import { staleSinceMs } from "./freshness.ts";
 import { type ProblemNote, problemsOf } from "./problems.ts";
 
 const SHOWN_MAX = 12;
 
 /** What is wrong, in words, with the next step. */
-export function ProblemList({ status }: { status: ClusterStatus | undefined }) {
+export function ProblemList({ live }: { live: LiveState }) {
+  const nowMs = useNow() * 1000;
+  const { status } = live;
   if (status === undefined) return <p className="text-muted">Looking at the cluster…</p>;
   const problems = problemsOf(status);
+  const sinceMs = staleSinceMs(live, nowMs);
   return (
     <section aria-label="Problems">
       {/* Their texts change with every look, which nobody wants to have read out. */}
       <p role="status" className="sr-only">
         {plural(problems.length, "problem")}
+        {sinceMs === undefined ? "" : ", not current"}
       </p>
-      {problems.length === 0 ? (
+      {sinceMs === undefined ? null : (
+        <p className="mb-2 rounded-lg border border-line bg-warn-soft px-4 py-2.5 text-warn">
+          Not current: this is as of {formatDistance(sinceMs, nowMs)}, {formatInstant(sinceMs)}.
+          {problems.length === 0 ? " Nothing was wrong then." : ""}
+        </p>
+      )}
+      {problems.length === 0 && sinceMs === undefined ? (
         <p className="rounded-lg border border-line bg-good-soft px-4 py-2.5 text-good">
           Nothing is wrong.
         </p>
-      ) : (
+      ) : null}
+      {problems.length === 0 ? null : (
         <ul className="flex flex-col gap-2">
           {problems.slice(0, SHOWN_MAX).map((problem) => (
             <ProblemItem key={problem.key} problem={problem} />

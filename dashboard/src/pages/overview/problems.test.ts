@@ -36,6 +36,7 @@ const FINE: ClusterStatus = {
   consumers: [CONSUMER],
   openGaps: { positions: [], holders: [] },
   queues: [QUEUE],
+  failingSchedules: [],
 };
 const said = (change: Partial<ClusterStatus>): string[] =>
   problemsOf({ ...FINE, ...change }).map(({ what }) => what);
@@ -64,6 +65,38 @@ it("names who holds a consumer, where, and how to end it", () => {
   expect(problem?.next).toContain("pg_terminate_backend(4711)");
   const fresh = { positions: ["9182"], holders: [{ ...holder, ageSeconds: 0.2 }] };
   expect(said({ openGaps: fresh })).toEqual([]);
+});
+
+it("names who holds the feed, and how to end it", () => {
+  const holder = {
+    pid: null,
+    user: "app",
+    application: "transfer-7",
+    state: "prepared",
+    ageSeconds: 90,
+    query: null,
+  };
+  const [problem] = problemsOf({ ...FINE, feedHeld: { seconds: 80, holders: [holder] } });
+  expect(problem?.what).toBe(
+    "The feed is held for 80 s by prepared transaction transfer-7, prepared for 90 s, which " +
+      "changed tasks: what was changed after that is not shown live.",
+  );
+  expect(problem?.next).toBe("Commit or roll back the prepared transaction transfer-7.");
+  expect(said({ feedHeld: { seconds: 2, holders: [] } })[0]).toContain("by an open transaction");
+});
+
+it("tells of schedules that cannot fire", () => {
+  const failing = { tenant: "acme", name: "nightly", error: "there is no queue" };
+  expect(said({ failingSchedules: [failing] })).toEqual([
+    "Schedule nightly of tenant acme cannot fire: there is no queue",
+  ]);
+});
+
+it("calls a heartbeat late by what the worker says of itself", () => {
+  const slow = { ...WORKER, load: { heartbeatSeconds: 10 } };
+  expect(said({ workers: [{ ...slow, heartbeatAgeSeconds: 8 }] })).toEqual([]);
+  expect(said({ workers: [{ ...slow, heartbeatAgeSeconds: 22 }] })).toHaveLength(1);
+  expect(said({ workers: [{ ...WORKER, heartbeatAgeSeconds: 8 }] })).toHaveLength(1);
 });
 
 it("tells of consumers that stand still", () => {

@@ -1,5 +1,14 @@
-import type { ClusterStatus, Consumer, GapHolder, Queue, Worker } from "../../api/types.ts";
+import type {
+  ClusterStatus,
+  Consumer,
+  FailingSchedule,
+  FeedHeld,
+  GapHolder,
+  Queue,
+  Worker,
+} from "../../api/types.ts";
 import { formatCount, formatSeconds, plural, shortId } from "../../format.ts";
+import { timingOf } from "../ring/beats.ts";
 
 /** Something that a person should know, in words, with the next step. */
 export interface ProblemNote {
@@ -13,7 +22,8 @@ export interface ProblemNote {
 
 /** A younger gap is an append in flight, and no news. */
 const FRESH_SECONDS = 1;
-const LATE_BEAT_SECONDS = 7;
+/** Beside two heartbeats, of which one was missed. */
+const LATE_BEAT_SECONDS = 1;
 const DEAD_SHOWN_SECONDS = 600;
 const LONG_WAIT_SECONDS = 60;
 
@@ -21,9 +31,11 @@ const LONG_WAIT_SECONDS = 60;
 export function problemsOf(status: ClusterStatus): ProblemNote[] {
   const all = [
     ...leaderProblems(status),
+    ...feedProblems(status.feedHeld),
     ...gapProblems(status),
     ...status.consumers.flatMap(consumerProblems),
     ...status.queues.flatMap((queue) => queueProblems(queue, status)),
+    ...status.failingSchedules.map(scheduleProblem),
     ...status.workers.flatMap(workerProblems),
   ];
   return [
@@ -76,18 +88,36 @@ function gapProblems({ openGaps, consumers }: ClusterStatus): ProblemNote[] {
       },
     ];
   }
-  const { pid } = oldest;
   return [
     {
       key: "gap",
       severity: "bad",
       what: `${held} by ${describeHolder(oldest)}.`,
-      next:
-        pid === null
-          ? `Commit or roll back the prepared transaction ${oldest.application ?? ""}.`
-          : `Let it finish, or end it: SELECT pg_terminate_backend(${pid})`,
+      next: endHolder(oldest),
     },
   ];
+}
+
+function feedProblems(held: FeedHeld | undefined): ProblemNote[] {
+  if (held === undefined) return [];
+  const [oldest] = held.holders;
+  const by = oldest === undefined ? "an open transaction" : describeHolder(oldest);
+  return [
+    {
+      key: "feed",
+      severity: "bad",
+      what:
+        `The feed is held for ${formatSeconds(held.seconds)} by ${by}, which changed tasks: ` +
+        "what was changed after that is not shown live.",
+      next: oldest === undefined ? "It goes on when that ends." : endHolder(oldest),
+    },
+  ];
+}
+
+function endHolder({ pid, application }: GapHolder): string {
+  return pid === null
+    ? `Commit or roll back the prepared transaction ${application ?? ""}.`
+    : `Let it finish, or end it: SELECT pg_terminate_backend(${pid})`;
 }
 
 function describeHolder({ pid, application, user, state, ageSeconds }: GapHolder): string {
@@ -171,11 +201,21 @@ function queueProblems(queue: Queue, { workers }: ClusterStatus): ProblemNote[] 
       key: `dead:${name}`,
       severity: "warn",
       what: `${plural(dead, "task")} of queue ${name} died.`,
-      next: "See what they died of, and redrive them.",
+      next: "See what those of this token's tenant died of, and redrive them.",
       href: `/dead-letters?queue=${named}`,
     });
   }
   return notes;
+}
+
+function scheduleProblem({ tenant, name, error }: FailingSchedule): ProblemNote {
+  return {
+    key: `schedule:${tenant}:${name}`,
+    severity: "warn",
+    what: `Schedule ${name} of tenant ${tenant} cannot fire: ${error}`,
+    next: "It keeps its tick and tries again. Look at the error.",
+    href: "/schedules",
+  };
 }
 
 function workerProblems(worker: Worker): ProblemNote[] {
@@ -191,7 +231,8 @@ function workerProblems(worker: Worker): ProblemNote[] {
       },
     ];
   }
-  if (status !== "active" || age < LATE_BEAT_SECONDS) return [];
+  const lateSeconds = 2 * timingOf(worker).heartbeatSeconds + LATE_BEAT_SECONDS;
+  if (status !== "active" || age < lateSeconds) return [];
   return [
     {
       key: `worker:${id}`,

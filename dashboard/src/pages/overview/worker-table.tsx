@@ -1,9 +1,10 @@
 import type { Worker } from "../../api/types.ts";
-import { formatBytes, formatCount, formatSeconds, plural, shortId } from "../../format.ts";
+import { formatCount, formatSeconds, plural, shortId } from "../../format.ts";
 import { useNow } from "../../live/hooks.ts";
 import type { LiveState } from "../../live/live-state.ts";
 import { Empty, Panel, Scroller } from "../../ui/panel.tsx";
 import { Badge, State } from "../../ui/state.tsx";
+import { describeLoad } from "./load-text.ts";
 
 /** Those of the last day are told of; only those that matter now are shown. */
 export function WorkerTable({ live: { status, statusAtMs } }: { live: LiveState }) {
@@ -82,14 +83,4 @@ function WorkerRow({ worker, sinceSeconds }: { worker: Worker; sinceSeconds: num
       <td>{assigned.length === 0 ? "–" : assigned.join(", ")}</td>
     </tr>
   );
-}
-
-/** What workers tell of themselves may be more tomorrow. */
-function describeLoad(load: Worker["load"]): string {
-  const parts = Object.entries(load).flatMap(([name, value]) => {
-    if (typeof value !== "number") return [];
-    if (name === "rssBytes") return [`${formatBytes(value)} of memory`];
-    return name === "consumers" ? [] : [`${formatCount(value)} ${name}`];
-  });
-  return parts.join(", ") || "–";
 }

@@ -8,16 +8,21 @@ import { Page } from "../../ui/page.tsx";
 import { Empty, Panel, Scroller } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
 import { State } from "../../ui/state.tsx";
+import { EditLimits } from "./edit-limits.tsx";
 import { PauseQueue } from "./pause-queue.tsx";
-import { depthOf, describeDepths, describeLimits, useQueues } from "./use-queues.ts";
+import { depthOf, describeDepths, describeLimits } from "./queue-text.ts";
+import { useQueues } from "./use-queues.ts";
 
 export function QueuesPage() {
-  const { may } = useSession();
+  const { may, me } = useSession();
   const query = useQueues();
   const isOperator = may("cluster.read");
+  const whose = isOperator
+    ? `Counts are of all tenants, rates of tenant ${me.tenant}`
+    : `Rates are of tenant ${me.tenant}`;
   return (
     <Page title="Queues">
-      <Panel title="All queues" flush>
+      <Panel title="All queues" flush aside={<p className="text-xs text-muted">{whose}</p>}>
         <Loaded query={query}>
           {(queues) =>
             queues.length === 0 ? (
@@ -100,7 +105,10 @@ function QueueRow({ queue, isOperator }: { queue: Queue; isOperator: boolean }) 
       <td>{describeLimits(queue)}</td>
       {may("queue.change") ? (
         <td>
-          <PauseQueue queue={queue} />
+          <div className="flex gap-2">
+            <PauseQueue queue={queue} />
+            <EditLimits queue={queue} />
+          </div>
         </td>
       ) : null}
     </tr>

@@ -24,28 +24,8 @@ export function useQueues(): LoadedQuery<readonly Queue[]> {
   });
   // Whichever is newer: what was just done is fetched before the feed tells of it.
   const isNewer = statusAtMs > query.dataUpdatedAt;
-  const data = isTold && status !== undefined && isNewer ? status.queues : query.data;
-  return { data, error: query.error, refetch: query.refetch };
-}
-
-export const depthOf = ({ depths = {} }: Queue): number =>
-  Object.values(depths).reduce((sum, count) => sum + count, 0);
-
-/** Live tasks by priority, the highest first, in words. */
-export function describeDepths({ depths = {} }: Queue): string {
-  return Object.entries(depths)
-    .filter(([, count]) => count > 0)
-    .sort(([a], [b]) => Number(a) - Number(b))
-    .map(([priority, count]) => `${count.toLocaleString("en")} at ${priority}`)
-    .join(", ");
-}
-
-export function describeLimits({ limits }: Queue): string {
-  const { concurrency, rate, keyRate } = limits;
-  const parts = [
-    ...(concurrency === null ? [] : [`${concurrency} at once`]),
-    ...(rate === null ? [] : [`${rate.count} per ${rate.seconds} s`]),
-    ...(keyRate === null ? [] : [`${keyRate.count} per ${keyRate.seconds} s of a key`]),
-  ];
-  return parts.join(", ") || "none";
+  if (isTold && status !== undefined && isNewer) {
+    return { data: status.queues, error: null, refetch: query.refetch };
+  }
+  return { data: query.data, error: query.error, refetch: query.refetch };
 }

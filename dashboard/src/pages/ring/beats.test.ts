@@ -1,6 +1,7 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Worker } from "../../api/types.ts";
 import type { Moment } from "../../live/live-state.ts";
-import { beatsOf, longestSilence } from "./beats.ts";
+import { beatsOf, lifelineOf, timingOf } from "./beats.ts";
 
 const moment = (at: number, beat?: number): Moment => ({
   at,
@@ -10,6 +11,20 @@ const moment = (at: number, beat?: number): Moment => ({
   checkpoints: {},
   beats: beat === undefined ? {} : { w: beat },
 });
+const WORKER: Worker = {
+  id: "w",
+  status: "active",
+  heartbeatAgeSeconds: 1,
+  isLeader: false,
+  assigned: [],
+  load: {},
+};
+const marksAt = (beats: readonly number[], now: number, worker: Partial<Worker> = {}) =>
+  lifelineOf(
+    { ...WORKER, ...worker },
+    beats.map((beat) => moment(beat + 1, beat)),
+    now,
+  ).marks;
 
 it("counts each heartbeat once", () => {
   const moments = [moment(2, 1), moment(4, 1.02), moment(6, 4), moment(8, 7.1), moment(10)];
@@ -17,8 +32,39 @@ it("counts each heartbeat once", () => {
   expect(beatsOf(moments, "other")).toEqual([]);
 });
 
-it("finds the longest silence, that of now included", () => {
-  expect(longestSilence([1, 4, 7], 8)).toBe(3);
-  expect(longestSilence([1, 4, 7], 30)).toBe(23);
-  expect(longestSilence([], 30)).toBe(0);
+it("knows how long a worker may be silent, as it says itself", () => {
+  expect(timingOf({ load: { timeoutSeconds: 4 } })).toEqual({
+    heartbeatSeconds: 3,
+    timeoutSeconds: 4,
+    leaseSeconds: 30,
+  });
+});
+
+describe("marks", () => {
+  it("are none while it is heard", () => {
+    expect(marksAt([1, 4, 7], 9)).toEqual([]);
+  });
+
+  it("tell that it was late, and heard again", () => {
+    expect(marksAt([1, 4, 12], 13)).toEqual([
+      { at: 10, kind: "late", seconds: 8 },
+      { at: 12, kind: "back", seconds: 8 },
+    ]);
+  });
+
+  it("tell when it was silent for longer than others wait", () => {
+    expect(marksAt([1, 4, 30], 31)).toEqual([
+      { at: 14, kind: "lost", seconds: 26 },
+      { at: 30, kind: "back", seconds: 26 },
+    ]);
+    expect(marksAt([1, 4], 20)).toEqual([{ at: 14, kind: "lost", seconds: 16 }]);
+  });
+
+  it("tell when it came, and how it ended, without calling that a silence", () => {
+    const [startedAt, endedAt] = [new Date(1_000).toISOString(), new Date(60_000).toISOString()];
+    expect(marksAt([1, 4], 90, { status: "dead", startedAt, endedAt })).toEqual([
+      { at: 1, kind: "joined" },
+      { at: 60, kind: "dead" },
+    ]);
+  });
 });

@@ -1,7 +1,10 @@
+import type { Worker } from "../../api/types.ts";
 import type { Moment } from "../../live/live-state.ts";
 
 /** Two looks at the same heartbeat differ by what the clocks and the way took. */
 const SAME_SECONDS = 0.5;
+/** Looks are two seconds apart: a silence shorter than two of them may be none. */
+const UNSEEN_SECONDS = 4.5;
 
 /** When a worker was heard, oldest first; each heartbeat once, however often it was looked at. */
 export function beatsOf(moments: readonly Moment[], worker: string): number[] {
@@ -15,7 +18,81 @@ export function beatsOf(moments: readonly Moment[], worker: string): number[] {
   return beats;
 }
 
-/** The longest silence between two heartbeats, and since the last one. */
-export function longestSilence(beats: readonly number[], now: number): number {
-  return beats.reduce((longest, at, index) => Math.max(longest, (beats[index + 1] ?? now) - at), 0);
+/** What its silence means: when it is taken for dead, and when its tasks are free for others. */
+export interface Timing {
+  readonly heartbeatSeconds: number;
+  /** How long it may be silent. */
+  readonly timeoutSeconds: number;
+  /** How long tasks are its own without being renewed. */
+  readonly leaseSeconds: number;
+}
+
+/** As the worker says; members of other programs say nothing, and have the defaults. */
+export function timingOf({ load }: Pick<Worker, "load">): Timing {
+  const seconds = (name: string, otherwise: number): number => {
+    const value = load[name];
+    return typeof value === "number" && value > 0 ? value : otherwise;
+  };
+  return {
+    heartbeatSeconds: seconds("heartbeatSeconds", 3),
+    timeoutSeconds: seconds("timeoutSeconds", 10),
+    leaseSeconds: seconds("leaseSeconds", 30),
+  };
+}
+
+export type MarkKind = "joined" | "late" | "lost" | "back" | "dead" | "stopped";
+
+/** Something that happened to a worker. */
+export interface Mark {
+  readonly at: number;
+  readonly kind: MarkKind;
+  /** Of a silence: how long it was, so far. */
+  readonly seconds?: number;
+}
+
+export interface Lifeline {
+  readonly beats: readonly number[];
+  readonly timing: Timing;
+  /** In order. */
+  readonly marks: readonly Mark[];
+}
+
+/**
+ * What became of a worker, as far as it was watched and its row tells: silences that were too long,
+ * the end of them, when it came and how it ended.
+ */
+export function lifelineOf(worker: Worker, moments: readonly Moment[], now: number): Lifeline {
+  const { status, startedAt, endedAt } = worker;
+  const timing = timingOf(worker);
+  const ended = endedAt === undefined ? undefined : Date.parse(endedAt) / 1000;
+  const isOver = status === "dead" || status === "stopped";
+  const beats = beatsOf(moments, worker.id);
+  const marks: Mark[] = [
+    ...(startedAt === undefined
+      ? []
+      : [{ at: Date.parse(startedAt) / 1000, kind: "joined" } as const]),
+    ...silences(beats, timing, isOver ? (ended ?? now) : now, isOver),
+    ...(isOver && ended !== undefined ? [{ at: ended, kind: status } as const] : []),
+  ];
+  return { beats, timing, marks: marks.toSorted((a, b) => a.at - b.at) };
+}
+
+function silences(
+  beats: readonly number[],
+  { heartbeatSeconds, timeoutSeconds }: Timing,
+  until: number,
+  isOver: boolean,
+): Mark[] {
+  const late = Math.max(2 * heartbeatSeconds, UNSEEN_SECONDS);
+  const lost = Math.max(timeoutSeconds, UNSEEN_SECONDS);
+  return beats.flatMap((at, index): Mark[] => {
+    const next = beats[index + 1];
+    const seconds = (next ?? until) - at;
+    if (seconds <= late || (next === undefined && isOver)) return [];
+    const mark: Mark =
+      seconds > lost
+        ? { at: at + timeoutSeconds, kind: "lost", seconds }
+        : { at: at + late, kind: "late", seconds };
+    return next === undefined ? [mark] : [mark, { at: next, kind: "back", seconds }];
+  });
 }

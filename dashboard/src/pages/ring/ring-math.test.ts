@@ -5,9 +5,13 @@ import {
   bucketOfKey,
   colorsOf,
   describeRuns,
+  groupMoves,
   movesOf,
+  nextPoint,
   ownersOf,
   pieceOf,
+  plainSpread,
+  pointsOf,
   runsOf,
 } from "./ring-math.ts";
 
@@ -41,6 +45,35 @@ describe("a supposed change", () => {
     const joined = movesOf(OWNERS, { join: "d" });
     expect(joined.every(({ to }) => to === "d")).toBe(true);
     expect(joined).toHaveLength(BUCKETS / 4);
+  });
+
+  it("is told from whom to whom", () => {
+    const groups = groupMoves(movesOf(OWNERS, { leave: "a" }, 20));
+    expect(groups.map(({ from }) => from)).toEqual(["a", "a"]);
+    expect(new Set(groups.map(({ to }) => to))).toEqual(new Set(["b", "c"]));
+    const moved = groups.flatMap(({ buckets }) => buckets).sort((x, y) => x - y);
+    expect(moved).toEqual([...OWNERS].filter(([, one]) => one === "a").map(([bucket]) => bucket));
+  });
+});
+
+describe("virtual nodes", () => {
+  it("make the ring alone more even, the more there are", () => {
+    const spread = (count: number): number => {
+      const [least, most] = plainSpread(pointsOf(["a", "b", "c"], count), BUCKETS);
+      return most - least;
+    };
+    expect(spread(200)).toBeLessThan(spread(1));
+  });
+
+  it("are looked for clockwise, and round the end", () => {
+    const points = [
+      { position: 10, worker: "a" },
+      { position: 20, worker: "b" },
+    ];
+    expect(nextPoint(points, 10)?.worker).toBe("a");
+    expect(nextPoint(points, 11)?.worker).toBe("b");
+    expect(nextPoint(points, 21)?.worker).toBe("a");
+    expect(nextPoint([], 1)).toBeUndefined();
   });
 });
 

@@ -2,11 +2,14 @@ import {
   type BucketMove,
   type BucketOwners,
   bucketOf,
+  bucketPosition,
+  type RingPoint,
+  ringPoints,
   simulateChange,
 } from "../../../../src/cluster/ring.ts";
 import type { Ring } from "../../api/types.ts";
 
-export { BUCKETS } from "../../../../src/cluster/ring.ts";
+export { BUCKETS, VIRTUAL_NODES } from "../../../../src/cluster/ring.ts";
 
 /** Neighbouring buckets of one owner, both ends included. */
 export interface Run {
@@ -38,9 +41,72 @@ export const describeRuns = (runs: readonly Run[]): string =>
 
 export type Supposed = { readonly join: string } | { readonly leave: string };
 
-/** What would move, by the rule that the leader follows. */
-export const movesOf = (owners: BucketOwners, change: Supposed): BucketMove[] =>
-  simulateChange(owners, change);
+/** What would move, by the rule that the leader follows, if it used so many virtual nodes. */
+export const movesOf = (
+  owners: BucketOwners,
+  change: Supposed,
+  virtualNodes?: number,
+): BucketMove[] =>
+  simulateChange(owners, change, virtualNodes === undefined ? {} : { virtualNodes });
+
+/** Buckets that go from one worker to another. */
+export interface MoveGroup {
+  readonly from: string | undefined;
+  readonly to: string | undefined;
+  readonly buckets: readonly number[];
+}
+
+export function groupMoves(moves: readonly BucketMove[]): MoveGroup[] {
+  const groups = new Map<string, { from?: string; to?: string; buckets: number[] }>();
+  for (const { bucket, from, to } of moves) {
+    const key = JSON.stringify([from, to]);
+    const group = groups.get(key) ?? {
+      ...(from === undefined ? {} : { from }),
+      ...(to === undefined ? {} : { to }),
+      buckets: [],
+    };
+    group.buckets.push(bucket);
+    groups.set(key, group);
+  }
+  return [...groups.values()]
+    .map(({ from, to, buckets }) => ({ from, to, buckets }))
+    .sort((a, b) => b.buckets.length - a.buckets.length);
+}
+
+const CIRCLE = 2 ** 32;
+
+/** On the ring, as a share of its way round. */
+export const turnOf = (position: number): number => position / CIRCLE;
+
+export const turnOfBucket = (bucket: number): number => turnOf(bucketPosition(bucket));
+
+export const pointsOf = (workers: readonly string[], virtualNodes: number): RingPoint[] =>
+  ringPoints(workers, virtualNodes);
+
+/**
+ * How many buckets the ring alone would give to the emptiest and the fullest worker: each to the
+ * next point clockwise, with no regard to how much that worker has.
+ */
+export function plainSpread(points: readonly RingPoint[], buckets: number): [number, number] {
+  const counts = new Map(points.map(({ worker }) => [worker, 0]));
+  for (let bucket = 0; bucket < buckets; bucket += 1) {
+    const owner = nextPoint(points, bucketPosition(bucket))?.worker;
+    if (owner !== undefined) counts.set(owner, (counts.get(owner) ?? 0) + 1);
+  }
+  const all = [...counts.values()];
+  return all.length === 0 ? [0, 0] : [Math.min(...all), Math.max(...all)];
+}
+
+/** The first at or behind a position; the points are in order. */
+export function nextPoint(points: readonly RingPoint[], position: number): RingPoint | undefined {
+  let [low, high] = [0, points.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((points[middle]?.position ?? 0) < position) low = middle + 1;
+    else high = middle;
+  }
+  return points[low] ?? points[0];
+}
 
 export const bucketOfKey = (key: string): number => bucketOf(key);
 

@@ -1,24 +1,29 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { Ring } from "../../api/types.ts";
-import { plural, shortId } from "../../format.ts";
 import { useLive, useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
-import { Select, TextField } from "../../ui/field.tsx";
 import { Page } from "../../ui/page.tsx";
-import { Empty, Panel, Scroller } from "../../ui/panel.tsx";
+import { Empty, Panel } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
 import { HeartbeatLines } from "./heartbeat-lines.tsx";
+import { LoadPanel } from "./load-panel.tsx";
+import { MoveTable } from "./move-table.tsx";
+import { OwnerTable } from "./owner-table.tsx";
 import { RingCircle } from "./ring-circle.tsx";
+import { type Asked, NEWCOMER, nameOf, RingControls } from "./ring-controls.tsx";
 import {
   bucketOfKey,
   colorsOf,
-  describeRuns,
   movesOf,
   ownersOf,
+  pointsOf,
   runsOf,
   type Supposed,
+  VIRTUAL_NODES,
 } from "./ring-math.ts";
+import { RingWords } from "./ring-words.tsx";
+import { useRingLoad } from "./use-ring-load.ts";
 
 const KEY = ["ring"];
 
@@ -30,7 +35,10 @@ export function RingPage() {
     queryKey: KEY,
     queryFn: ({ signal }) => api.get<{ rings: readonly Ring[] }>("/v1/ring", {}, signal),
   });
-  useRefreshOn(KEY, (event) => event.kind === "cluster" && event.about !== "gap");
+  useRefreshOn(
+    KEY,
+    (event) => event.kind === "cluster" && (event.about === "worker" || event.about === "ring"),
+  );
   return (
     <Page title="Ring">
       <Loaded query={query}>
@@ -49,60 +57,59 @@ export function RingPage() {
   );
 }
 
-const nameOf = ({ keySpace, tenant }: Ring): string => `${keySpace} of ${tenant}`;
-const NEWCOMER = "a new worker";
+const NOTHING: Asked = { ring: "", key: "", supposed: "", virtualNodes: VIRTUAL_NODES };
 
 function Rings({ rings }: { rings: readonly Ring[] }) {
-  const [chosen, setChosen] = useState("");
-  const [key, setKey] = useState("");
-  const [supposed, setSupposed] = useState("");
-  const ring = rings.find((one) => nameOf(one) === chosen) ?? rings[0];
+  const [asked, setAsked] = useState(NOTHING);
+  const ring = rings.find((one) => nameOf(one) === asked.ring) ?? rings[0];
+  const load = useRingLoad(ring);
   if (ring === undefined) return null;
+  const { key, supposed, virtualNodes } = asked;
   const owners = ownersOf(ring);
   const workers = ring.owners.map(({ worker }) => worker);
-  const colors = colorsOf([...workers, ...(supposed === "join" ? [NEWCOMER] : [])]);
   const change = changeOf(supposed, workers);
-  const moves = change === undefined ? [] : movesOf(owners, change);
+  const coming = change !== undefined && "join" in change ? [NEWCOMER] : [];
+  const colors = colorsOf([...workers, ...coming]);
+  const leaving = change !== undefined && "leave" in change ? change.leave : undefined;
+  const points = pointsOf(
+    [...workers, ...coming].filter((worker) => worker !== leaving),
+    virtualNodes,
+  );
+  const moves = change === undefined ? [] : movesOf(owners, change, virtualNodes);
   const bucket = key === "" ? undefined : bucketOfKey(key);
   return (
     <>
-      <div className="grid gap-3 sm:grid-cols-3">
-        <Select
-          label="Key space"
-          options={rings.map((one) => [nameOf(one), nameOf(one)])}
-          value={nameOf(ring)}
-          onChange={(event) => setChosen(event.target.value)}
-        />
-        <TextField
-          label="Whose is this key?"
-          value={key}
-          onChange={(event) => setKey(event.target.value)}
-        />
-        <Select
-          label="What would move if"
-          options={[
-            ["", "nothing changes"],
-            ["join", "a worker joins"],
-            ...workers.map((worker) => [worker, `${shortId(worker)} leaves`] as const),
-          ]}
-          value={supposed}
-          onChange={(event) => setSupposed(event.target.value)}
-        />
-      </div>
-      <div className="grid gap-4 lg:grid-cols-[minmax(18rem,28rem)_1fr]">
+      <RingControls
+        rings={rings}
+        ring={ring}
+        asked={asked}
+        onAsk={(part) => setAsked({ ...asked, ...part })}
+      />
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(18rem,34rem)_1fr]">
         <Panel title={`Buckets of ${nameOf(ring)}`}>
-          <RingCircle runs={runsOf(owners)} colors={colors} moves={moves} bucket={bucket} />
-          <div aria-live="polite" className="mt-3 flex flex-col gap-1 text-center">
-            <KeyAnswer bucket={bucket} keyText={key} owner={owners.get(bucket ?? -1)} />
-            {change === undefined ? null : (
-              <p>
-                {plural(moves.length, "bucket")} of {owners.size} would move; nothing has changed.
-              </p>
-            )}
-          </div>
+          <RingCircle
+            runs={runsOf(owners)}
+            colors={colors}
+            points={points}
+            moves={moves}
+            bucket={bucket}
+          />
+          <RingWords
+            keyText={key}
+            bucket={bucket}
+            owners={owners}
+            points={points}
+            virtualNodes={virtualNodes}
+          />
         </Panel>
-        <OwnerTable ring={ring} colors={colors} />
+        <div className="flex min-w-0 flex-col gap-4">
+          {change === undefined ? null : (
+            <MoveTable moves={moves} buckets={owners.size} colors={colors} load={load} />
+          )}
+          <OwnerTable ring={ring} colors={colors} load={load} />
+        </div>
       </div>
+      <LoadPanel load={load} owners={owners} colors={colors} />
     </>
   );
 }
@@ -110,61 +117,4 @@ function Rings({ rings }: { rings: readonly Ring[] }) {
 function changeOf(supposed: string, workers: readonly string[]): Supposed | undefined {
   if (supposed === "join") return { join: NEWCOMER };
   return workers.includes(supposed) ? { leave: supposed } : undefined;
-}
-
-interface KeyAnswerProps {
-  readonly keyText: string;
-  readonly bucket: number | undefined;
-  readonly owner: string | undefined;
-}
-
-function KeyAnswer({ keyText, bucket, owner }: KeyAnswerProps) {
-  if (bucket === undefined) return null;
-  return (
-    <p>
-      Key “{keyText}” is in bucket {bucket}, which{" "}
-      {owner === undefined ? "nobody owns" : <code title={owner}>{shortId(owner)}</code>}
-      {owner === undefined ? "" : " owns"}.
-    </p>
-  );
-}
-
-function OwnerTable({ ring, colors }: { ring: Ring; colors: ReadonlyMap<string, string> }) {
-  return (
-    <Panel title={`Owners, for queues ${ring.queues.join(", ")}`} flush>
-      <Scroller label="Owners">
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">Worker</th>
-              <th scope="col" className="num">
-                Buckets
-              </th>
-              <th scope="col" className="num">
-                Epoch
-              </th>
-              <th scope="col">Which</th>
-            </tr>
-          </thead>
-          <tbody>
-            {ring.owners.map(({ worker, buckets, epoch }) => (
-              <tr key={worker}>
-                <td className="whitespace-nowrap">
-                  <svg width="10" height="10" aria-hidden="true" className="mr-2 inline">
-                    <rect width="10" height="10" rx="2" fill={colors.get(worker)} />
-                  </svg>
-                  <code title={worker}>{shortId(worker)}</code>
-                </td>
-                <td className="num">{buckets.length}</td>
-                <td className="num">{epoch}</td>
-                <td className="min-w-64 text-xs text-muted">
-                  {describeRuns(runsOf(new Map(buckets.map((one) => [one, worker]))))}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroller>
-    </Panel>
-  );
 }

@@ -1,5 +1,5 @@
 import { TASK_STATES, type TaskState } from "../../api/types.ts";
-import type { TaskChange } from "../../live/events.ts";
+import type { FeedSummary } from "../../live/events.ts";
 
 /** What is looked for, as it is in the address. */
 export interface TaskFilter {
@@ -20,12 +20,14 @@ export function writeFilter({ queue, state, partitionKey }: TaskFilter): string 
   return parts.length === 0 ? "" : `?${new URLSearchParams(parts)}`;
 }
 
-/** Whether what became of a task may change what the list shows. */
-export function concerns(
+/** Whether what became of tasks may change what the list shows. */
+export function concernsList(
   { queue }: TaskFilter,
-  change: Pick<TaskChange, "id" | "queue">,
+  { isComplete, changes, counts }: Pick<FeedSummary, "isComplete" | "changes" | "counts">,
   shown: ReadonlySet<string>,
 ): boolean {
-  if (shown.has(change.id)) return true;
-  return queue === "" || change.queue === queue;
+  const isOfIt = (name: string): boolean => queue === "" || name === queue;
+  if (isComplete) return changes.some((change) => shown.has(change.id) || isOfIt(change.queue));
+  // Of very many queues the feed tells the counts without their names.
+  return counts.some((count) => count.queue === null || isOfIt(count.queue));
 }

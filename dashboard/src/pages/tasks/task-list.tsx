@@ -12,12 +12,17 @@ const ROW_PX = 34;
 export interface TaskListProps {
   readonly tasks: readonly Task[];
   readonly hasMore: boolean;
+  /** There is more than is ever shown. */
+  readonly isCut: boolean;
+  /** The last page was not full: what is looked for is rare, and only who asks looks further. */
+  readonly isThin: boolean;
   readonly isLoading: boolean;
   readonly onMore: () => void;
 }
 
 /** Thousands of rows, of which those in sight are there. */
-export function TaskList({ tasks, hasMore, isLoading, onMore }: TaskListProps) {
+export function TaskList(props: TaskListProps) {
+  const { tasks, hasMore, isCut, isThin, isLoading, onMore } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const rows = useVirtualizer({
     count: tasks.length,
@@ -29,8 +34,8 @@ export function TaskList({ tasks, hasMore, isLoading, onMore }: TaskListProps) {
   const lastIndex = items.at(-1)?.index ?? 0;
   const isAtEnd = lastIndex >= tasks.length - 1;
   useEffect(() => {
-    if (isAtEnd && hasMore && !isLoading) onMore();
-  }, [isAtEnd, hasMore, isLoading, onMore]);
+    if (isAtEnd && hasMore && !isThin && !isLoading) onMore();
+  }, [isAtEnd, hasMore, isThin, isLoading, onMore]);
   return (
     <>
       <div
@@ -53,10 +58,13 @@ export function TaskList({ tasks, hasMore, isLoading, onMore }: TaskListProps) {
         </div>
       </div>
       <div className="flex items-center justify-between gap-2 px-4 py-2 text-xs text-muted">
-        <span>{tasks.length.toLocaleString("en")} shown</span>
+        <span>
+          {tasks.length.toLocaleString("en")} shown
+          {isCut ? "; the list ends here, filter it to see older ones" : ""}
+        </span>
         {hasMore ? (
           <Button kind="quiet" disabled={isLoading} onClick={onMore}>
-            {isLoading ? "Loading…" : "Load more"}
+            {isLoading ? "Loading…" : isThin ? "Look further back" : "Load more"}
           </Button>
         ) : null}
       </div>

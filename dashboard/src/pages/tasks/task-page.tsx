@@ -1,15 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { Link } from "wouter";
 import type { Failure, Task } from "../../api/types.ts";
+import { localTimes } from "../../format.ts";
 import { indentJson, rawMembers } from "../../json-text.ts";
-import type { LiveEvent } from "../../live/events.ts";
 import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Code, Facts, Panel } from "../../ui/panel.tsx";
-import { Loaded } from "../../ui/query-state.tsx";
+import { Loaded, presentOf } from "../../ui/query-state.tsx";
 import { State } from "../../ui/state.tsx";
 import { Ago, Instant } from "../../ui/time.tsx";
+import { isAbout, mayMove } from "./about-task.ts";
+import { CausingEvent } from "./causing-event.tsx";
 import { TaskActions } from "./task-actions.tsx";
 import { Timeline } from "./timeline.tsx";
 
@@ -20,6 +23,9 @@ interface TaskStory {
   readonly failures: readonly Failure[];
   readonly why: string;
 }
+
+/** To say why a task does not run takes several looks at its queue. */
+const WHY_REFRESH_MS = 2_000;
 
 export function TaskPage({ id }: { id: string }) {
   const { api } = useSession();
@@ -36,24 +42,17 @@ export function TaskPage({ id }: { id: string }) {
       return { task: JSON.parse(text) as Task, raw: rawMembers(text), failures, why };
     },
   });
-  const queue = query.data?.task.queue;
+  const story = presentOf(query);
+  const { queue, state } = story?.task ?? {};
+  const isOver = state === undefined || ENDED.test(state);
   useRefreshOn(queryKey, (event) => isAbout(event, id, queue));
+  // Why it does not run changes with those before it.
+  useRefreshOn(queryKey, (event) => !isOver && mayMove(event, queue), WHY_REFRESH_MS);
   return (
-    <Page
-      title={`Task ${id}`}
-      actions={query.data === undefined ? null : <TaskActions {...query.data} />}
-    >
-      <Loaded query={query}>{(story) => <Story {...story} />}</Loaded>
+    <Page title={`Task ${id}`} actions={story === undefined ? null : <TaskActions {...story} />}>
+      <Loaded query={query}>{(found) => <Story {...found} />}</Loaded>
     </Page>
   );
-}
-
-/** Whether it tells of this task, or of too many of its queue to know. */
-export function isAbout(event: LiveEvent, id: string, queue: string | undefined): boolean {
-  if (event.kind !== "summary") return false;
-  const { isComplete, changes, counts } = event.summary;
-  if (isComplete) return changes.some((change) => change.id === id);
-  return counts.some((count) => count.queue === queue || count.queue === null);
 }
 
 const ENDED = /^(completed|failed|dead|cancelled)$/;
@@ -70,7 +69,7 @@ function Story({ task, raw, failures, why }: TaskStory) {
           <State name={task.state} />
           <span>
             {ENDED.test(task.state) ? "" : "Why it is where it is: "}
-            {why}
+            {localTimes(why)}
           </span>
         </p>
       </section>
@@ -80,6 +79,7 @@ function Story({ task, raw, failures, why }: TaskStory) {
             <Timeline task={task} failures={failures} />
           </Panel>
           <About task={task} />
+          {task.causedBy === undefined ? null : <CausingEvent position={task.causedBy} />}
         </div>
         <div className="flex min-w-0 flex-col gap-4">
           <Panel
@@ -142,13 +142,25 @@ function About({ task }: { task: Task }) {
           ...(leaseUntil === undefined || task.state !== "running"
             ? []
             : ([["Lease ends", <Ago key="lease" at={leaseUntil} />]] as const)),
-          ...optional("Trace", traceParent),
+          ...traceOf(traceParent),
+          ...optional("Calls", task.targetUrl),
           ...optional("Webhook", webhook),
           ...optional("Cause", task.cause),
         ]}
       />
     </Panel>
   );
+}
+
+/** As tools for traces want it, from "00-<trace>-<span>-<flags>". */
+function traceOf(traceParent: string | undefined): [string, ReactNode][] {
+  if (traceParent === undefined) return [];
+  const [, trace, span] = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-/.exec(traceParent) ?? [];
+  if (trace === undefined) return [["Trace", traceParent]];
+  return [
+    ["Trace", <code key="trace">{trace}</code>],
+    ["Enqueued in span", <code key="span">{span}</code>],
+  ];
 }
 
 const optional = (name: string, value: string | undefined): [string, string][] =>

@@ -1,38 +1,42 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { type FormEvent, useMemo, useState } from "react";
 import { useLocation, useSearch } from "wouter";
+import { isCut, nextUpTo } from "../../api/pages.ts";
 import { TASK_STATES, type TaskPage, type TaskState } from "../../api/types.ts";
 import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
 import { Button } from "../../ui/button.tsx";
-import { Select, TextField } from "../../ui/field.tsx";
+import { SearchField, Select, TextField } from "../../ui/field.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Empty, Panel } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
 import { useQueues } from "../queues/use-queues.ts";
-import { concerns, readFilter, type TaskFilter, writeFilter } from "./filter.ts";
+import { concernsList, readFilter, type TaskFilter, writeFilter } from "./filter.ts";
 import { TaskList } from "./task-list.tsx";
 
 const PAGE_ROWS = 100;
+const PAGES_MAX = 50;
 
 export function TasksPage() {
   const filter = readFilter(useSearch());
   const query = useTasks(filter);
   const tasks = useMemo(() => query.data?.pages.flatMap((page) => page.tasks), [query.data]);
-  const { error, refetch } = query;
+  const { error, refetch, isPlaceholderData } = query;
   return (
     <Page title="Tasks">
       <Filters filter={filter} />
-      <Panel title="Newest first" flush>
+      <Panel title="Newest first" flush className={isPlaceholderData ? "opacity-60" : ""}>
         <Loaded query={{ data: tasks, error, refetch }}>
           {(found) =>
             found.length === 0 ? (
-              <Empty>There is no such task.</Empty>
+              <NoneFound query={query} />
             ) : (
               <TaskList
                 tasks={found}
                 hasMore={query.hasNextPage}
-                isLoading={query.isFetchingNextPage}
+                isCut={isCut(query.data?.pages, PAGES_MAX)}
+                isThin={(query.data?.pages.at(-1)?.tasks.length ?? 0) < PAGE_ROWS}
+                isLoading={query.isFetchingNextPage || isPlaceholderData}
                 onMore={() => void query.fetchNextPage()}
               />
             )
@@ -40,6 +44,24 @@ export function TasksPage() {
         </Loaded>
       </Panel>
     </Page>
+  );
+}
+
+/** A page that found nothing has looked at the newest of millions only. */
+function NoneFound({ query }: { query: ReturnType<typeof useTasks> }) {
+  const { data, hasNextPage, isFetchingNextPage, fetchNextPage, isPlaceholderData } = query;
+  if (isPlaceholderData) return <Empty>Loading…</Empty>;
+  if (isCut(data?.pages, PAGES_MAX)) {
+    return <Empty>There is no such task among the newest, and the list ends here.</Empty>;
+  }
+  if (!hasNextPage) return <Empty>There is no such task.</Empty>;
+  return (
+    <div className="flex flex-col items-center gap-2 px-4 py-6 text-muted">
+      <p>There is no such task among the newest.</p>
+      <Button disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+        Look further back
+      </Button>
+    </div>
   );
 }
 
@@ -52,19 +74,17 @@ function useTasks(filter: TaskFilter) {
     initialPageParam: "",
     queryFn: ({ pageParam, signal }) =>
       api.get<TaskPage>("/v1/tasks", { ...filter, cursor: pageParam, limit: PAGE_ROWS }, signal),
-    getNextPageParam: ({ cursor }) => cursor,
-    maxPages: 50,
+    getNextPageParam: nextUpTo(PAGES_MAX),
+    placeholderData: keepPreviousData,
   });
   const shown = useMemo(
     () => new Set(query.data?.pages.flatMap((page) => page.tasks.map(({ id }) => id))),
     [query.data],
   );
-  useRefreshOn(queryKey, (event) => {
-    if (event.kind !== "summary") return false;
-    const { isComplete, changes, counts } = event.summary;
-    if (isComplete) return changes.some((change) => concerns(filter, change, shown));
-    return counts.some(({ queue }) => filter.queue === "" || queue === filter.queue);
-  });
+  useRefreshOn(
+    queryKey,
+    (event) => event.kind === "summary" && concernsList(filter, event.summary, shown),
+  );
   return query;
 }
 
@@ -99,10 +119,10 @@ function Filters({ filter }: { filter: TaskFilter }) {
         value={filter.state}
         onChange={(event) => apply({ state: event.target.value as TaskState | "" })}
       />
-      <TextField
+      <SearchField
         label="Key"
         value={filter.partitionKey}
-        onChange={(event) => apply({ partitionKey: event.target.value })}
+        onValue={(partitionKey) => apply({ partitionKey })}
       />
       <form onSubmit={open} className="flex items-end gap-2">
         <TextField

@@ -48,8 +48,19 @@ it("says a reason once", () => {
 });
 
 it("does not call the claim of an attempt that failed the last word", () => {
-  expect(said({ state: "scheduled", attempt: 1 }, [FAILURE])).toEqual([
+  const claimedAt = "2026-01-31T09:00:01Z";
+  expect(said({ state: "scheduled", attempt: 1, claimedAt }, [FAILURE])).toEqual([
     "Enqueued into mails",
     "Attempt 1 failed on w1",
+  ]);
+});
+
+it("tells the claim of a task that was redriven, whose attempts begin at one again", () => {
+  const finishedAt = "2026-01-31T09:00:12Z";
+  expect(said({ state: "completed", attempt: 1, generation: 2, finishedAt }, [FAILURE])).toEqual([
+    "Enqueued into mails",
+    "Attempt 1 failed on w1",
+    "Claimed by w2",
+    "Completed",
   ]);
 });

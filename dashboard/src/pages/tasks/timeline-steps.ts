@@ -47,11 +47,14 @@ export function timelineOf(task: Task, failures: readonly Failure[]): TimelineSt
   return steps.toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
 
-/** The last claim, the only one whose instant is kept; it has no failure of its own. */
+/**
+ * The last claim, the only one whose instant is kept; it has no failure of its own. Attempts are
+ * counted anew after a redrive, so it is time that tells an old failure from one of this claim.
+ */
 function claimOf(task: Task, failures: readonly Failure[]): TimelineStep[] {
   const { claimedAt, workerId, generation, attempt, state } = task;
   if (claimedAt === undefined) return [];
-  const hasFailed = failures.some((failure) => failure.attempt === attempt);
+  const hasFailed = failures.some(({ at }) => Date.parse(at) >= Date.parse(claimedAt));
   if (hasFailed && state !== "running" && state !== "dead") return [];
   return [
     {

@@ -5,25 +5,25 @@ import { useAct } from "../../api/use-act.ts";
 import { useSession } from "../../session/session.tsx";
 import { Confirm } from "../../ui/confirm.tsx";
 import { TextField } from "../../ui/field.tsx";
-import { readLimit, readRate } from "./quota-text.ts";
+import { changesOf, type QuotaTexts, textsOf } from "./quota-text.ts";
 
-const shown = (value: number | null): string => (value === null ? "" : String(value));
+const FIELDS: readonly (readonly [keyof QuotaTexts, string])[] = [
+  ["pendingTasks", "Tasks that wait or run; empty for no limit"],
+  ["pendingBytes", "Bytes of their payloads; empty for no limit"],
+  ["rate", "Creates per time, such as 100 per 60 s; empty for no limit"],
+];
 
 export function EditQuota({ quota, onClose }: { quota: QuotaUse; onClose: () => void }) {
-  const { tenant, pendingTasks, pendingBytes, rate } = quota;
   const { api } = useSession();
   const act = useAct();
-  const [tasks, setTasks] = useState(shown(pendingTasks));
-  const [bytes, setBytes] = useState(shown(pendingBytes));
-  const [creates, setCreates] = useState(
-    rate === null ? "" : shown(Math.round(rate.count / rate.seconds)),
-  );
+  // As it was when this opened: what others change meanwhile is not what this person changed.
+  const [before] = useState(quota);
+  const [texts, setTexts] = useState(() => textsOf(before));
+  const { tenant } = before;
   const save = async (): Promise<void> => {
-    await api.put(`/v1/tenants/${part(tenant)}/quota`, {
-      pendingTasks: readLimit("Tasks", tasks),
-      pendingBytes: readLimit("Bytes", bytes),
-      rate: readRate("Creates", creates),
-    });
+    const changes = changesOf(before, texts);
+    if (Object.keys(changes).length === 0) throw new Error("Nothing was changed.");
+    await api.put(`/v1/tenants/${part(tenant)}/quota`, changes);
   };
   return (
     <Confirm
@@ -33,24 +33,14 @@ export function EditQuota({ quota, onClose }: { quota: QuotaUse; onClose: () => 
       onClose={onClose}
     >
       <p>Every server follows within two seconds. Creates above it are refused; nothing is lost.</p>
-      <TextField
-        label="Tasks that wait or run; empty for no limit"
-        inputMode="numeric"
-        value={tasks}
-        onChange={(event) => setTasks(event.target.value)}
-      />
-      <TextField
-        label="Bytes of their payloads; empty for no limit"
-        inputMode="numeric"
-        value={bytes}
-        onChange={(event) => setBytes(event.target.value)}
-      />
-      <TextField
-        label="Creates per second; empty for no limit"
-        inputMode="numeric"
-        value={creates}
-        onChange={(event) => setCreates(event.target.value)}
-      />
+      {FIELDS.map(([field, label]) => (
+        <TextField
+          key={field}
+          label={label}
+          value={texts[field]}
+          onChange={(event) => setTexts({ ...texts, [field]: event.target.value })}
+        />
+      ))}
     </Confirm>
   );
 }

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { describeQuota, describeUse, readLimit, readRate } from "./quota-text.ts";
+import { changesOf, describeQuota, describeUse, textsOf } from "./quota-text.ts";
 
 it("says what a tenant may have", () => {
   const none = { pendingTasks: null, pendingBytes: null, rate: null };
@@ -17,12 +17,24 @@ it("does not call nothing what nobody counts", () => {
   );
 });
 
-it("reads what a person typed, and nothing else", () => {
-  expect(readLimit("Tasks", " 42 ")).toBe(42);
-  expect(readLimit("Tasks", "")).toBeNull();
-  for (const text of ["-1", "1e3", "many", "1.5"]) {
-    expect(() => readLimit("Tasks", text)).toThrow("Tasks: a whole number, or nothing.");
+const SOME = { pendingTasks: 500, pendingBytes: null, rate: { count: 100, seconds: 60 } };
+
+it("sends only what a person changed", () => {
+  const texts = textsOf(SOME);
+  expect(texts.rate).toBe("100 per 60 s");
+  expect(changesOf(SOME, texts)).toEqual({});
+  expect(changesOf(SOME, { ...texts, pendingTasks: " 42 " })).toEqual({ pendingTasks: 42 });
+  expect(changesOf(SOME, { ...texts, pendingTasks: "" })).toEqual({ pendingTasks: null });
+  expect(changesOf(SOME, { ...texts, rate: "200 per 60 s" })).toEqual({
+    rate: { count: 200, seconds: 60 },
+  });
+});
+
+it("refuses what is no limit", () => {
+  for (const pendingTasks of ["-1", "1e3", "many", "1.5"]) {
+    expect(() => changesOf(SOME, { ...textsOf(SOME), pendingTasks })).toThrow(
+      "Tasks: a whole number, or nothing.",
+    );
   }
-  expect(readRate("Creates", "7")).toEqual({ count: 7, seconds: 1 });
-  expect(() => readRate("Creates", "0")).toThrow("at least 1");
+  expect(() => changesOf(SOME, { ...textsOf(SOME), rate: "0" })).toThrow("such as 50 per 1 s");
 });

@@ -1,7 +1,10 @@
-import type { Quota, QuotaUse, Rate } from "../../api/types.ts";
+import type { Quota, QuotaUse } from "../../api/types.ts";
 import { formatBytes, formatCount, plural } from "../../format.ts";
+import { rateText, readRate } from "../../rate-text.ts";
 
-export function describeQuota({ pendingTasks, pendingBytes, rate }: Omit<Quota, "tenant">): string {
+type Limits = Omit<Quota, "tenant">;
+
+export function describeQuota({ pendingTasks, pendingBytes, rate }: Limits): string {
   const parts = [
     ...(pendingTasks === null ? [] : [`${formatCount(pendingTasks)} tasks`]),
     ...(pendingBytes === null ? [] : [formatBytes(pendingBytes)]),
@@ -19,17 +22,31 @@ export function describeUse({ pendingTasks, pendingBytes, used }: QuotaUse): str
   return `${plural(used.tasks, "task")}, ${formatBytes(used.bytes)}`;
 }
 
+/** A quota as a person types it; nothing for no limit. */
+export type QuotaTexts = Readonly<Record<keyof Limits, string>>;
+export type QuotaChanges = { -readonly [Name in keyof Limits]?: Limits[Name] };
+
+export const textsOf = ({ pendingTasks, pendingBytes, rate }: Limits): QuotaTexts => ({
+  pendingTasks: pendingTasks === null ? "" : String(pendingTasks),
+  pendingBytes: pendingBytes === null ? "" : String(pendingBytes),
+  rate: rateText(rate),
+});
+
+/** Only what differs: what was not touched stays as it is, however it was written. */
+export function changesOf(before: Limits, texts: QuotaTexts): QuotaChanges {
+  const old = textsOf(before);
+  const isChanged = (name: keyof Limits): boolean => texts[name].trim() !== old[name];
+  const changes: QuotaChanges = {};
+  if (isChanged("pendingTasks")) changes.pendingTasks = readLimit("Tasks", texts.pendingTasks);
+  if (isChanged("pendingBytes")) changes.pendingBytes = readLimit("Bytes", texts.pendingBytes);
+  if (isChanged("rate")) changes.rate = readRate("Creates", texts.rate);
+  return changes;
+}
+
 /** A whole number, or null for an empty text. Throws what a person should read. */
-export function readLimit(label: string, text: string): number | null {
+function readLimit(label: string, text: string): number | null {
   const given = text.trim();
   if (given === "") return null;
   if (!/^\d{1,15}$/.test(given)) throw new Error(`${label}: a whole number, or nothing.`);
   return Number(given);
-}
-
-/** So many per second, or null. */
-export function readRate(label: string, text: string): Rate | null {
-  const count = readLimit(label, text);
-  if (count === 0) throw new Error(`${label}: at least 1, or nothing.`);
-  return count === null ? null : { count, seconds: 1 };
 }
