@@ -89,6 +89,13 @@ export function seconds(text: string): number {
   throw new InvalidArgumentError("It must be a number of seconds, such as 90 or 0.5.");
 }
 
+/** For an option that says how often. */
+export function interval(text: string): number {
+  const value = seconds(text);
+  if (value >= 0.1 && value <= 3_600) return value;
+  throw new InvalidArgumentError("It must be a number of seconds from 0.1 to 3600.");
+}
+
 const INSTANT = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$/;
 
 /** For an option that takes an instant. Its offset is required: here may be another zone. */
@@ -156,6 +163,12 @@ export function deliveryId(text: string): string {
 /** The same, for as many as are given. */
 export function deliveryIds(text: string, before: readonly string[] = []): string[] {
   return [...before, deliveryId(text)];
+}
+
+/** For an argument that names a subscription. */
+export function subscriptionId(text: string): string {
+  if (isUuid(text)) return text;
+  throw new InvalidArgumentError('It must be an id, as "tidemill subscription list" shows it.');
 }
 
 /** For a header, given as often as there are some. */

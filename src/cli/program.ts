@@ -1,18 +1,22 @@
-import { Command, Option } from "commander";
+import { Argument, Command, Option } from "commander";
 import { VERSION } from "../base/version.ts";
-import { type GlobalFlags, wholeNumber } from "./options.ts";
+import { SHELLS, type Shell } from "./completion/scripts.ts";
+import { type GlobalFlags, interval, wholeNumber } from "./options.ts";
 import { addConsumerCommands } from "./program-consumer.ts";
 import { addDeadCommands } from "./program-dead.ts";
-import { addIngest } from "./program-ingest.ts";
+import { addKafka } from "./program-kafka.ts";
 import { addKeyCommands } from "./program-key.ts";
 import { addQueueCommands } from "./program-queue.ts";
 import { addRing } from "./program-ring.ts";
 import { addScheduleCommands } from "./program-schedule.ts";
 import { addServe } from "./program-serve.ts";
+import { addSubscriptionCommands } from "./program-subscription.ts";
 import { addTaskCommands } from "./program-task.ts";
 import { addTenantCommands } from "./program-tenant.ts";
 import { addWebhookCommands } from "./program-webhook.ts";
 
+/** More is for benchmarks. */
+const RATE_MAX = 2_000;
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 
 /**
@@ -31,9 +35,10 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addGlobalOptions(program);
   addDev(program);
   addServe(program);
-  addIngest(program);
+  addKafka(program);
   addMigrate(program);
   addStatus(program);
+  addTop(program);
   addConsumerCommands(program);
   addTaskCommands(program);
   addQueueCommands(program);
@@ -41,8 +46,10 @@ export function buildProgram(writeErr?: (text: string) => void): Command {
   addDeadCommands(program);
   addScheduleCommands(program);
   addWebhookCommands(program);
+  addSubscriptionCommands(program);
   addKeyCommands(program);
   addTenantCommands(program);
+  addCompletion(program);
   return program;
 }
 
@@ -79,14 +86,19 @@ function addDev(program: Command): void {
     .description("start a PostgreSQL, a server and a demo workload, and watch it run")
     .option("--data-dir <dir>", "where the embedded PostgreSQL keeps its data")
     .option("--postgres-port <port>", "its port (default: a free one)", wholeNumber(1, 65_535))
-    .option("--workers <n>", "workers in this process", wholeNumber(1, 20), 2)
-    .option("--rate <n>", "events appended per second", wholeNumber(0, 2_000), 20)
-    .option("--no-server", "start no server for programs without a database")
+    .option("--workers <n>", "worker processes", wholeNumber(1, 8), 2)
+    .option("--rate <n>", "events appended per second", wholeNumber(0, RATE_MAX), 20)
+    .option("--no-server", "start no server, and so no dashboard")
+    .option("--dashboard <folder>", "another build of the dashboard")
     .option("--once", "run for two seconds, check every event, and exit")
     .action(async (_: object, command: Command) => {
       const { runDev } = await import("./commands/dev.ts");
       await runDev(command.optsWithGlobals());
     });
+  program.command("dev-worker", { hidden: true }).action(async () => {
+    const { runWorkerProcess } = await import("./demo/worker-process.ts");
+    await runWorkerProcess();
+  });
 }
 
 function addMigrate(program: Command): void {
@@ -137,5 +149,28 @@ function addStatus(program: Command): void {
     .action(async (_: object, command: Command) => {
       const { runStatus } = await import("./commands/status.ts");
       await runStatus(command.optsWithGlobals<GlobalFlags>());
+    });
+}
+
+function addTop(program: Command): void {
+  program
+    .command("top")
+    .description("watch queues, workers and the lag of consumers; q quits")
+    .option("--interval <seconds>", "between two looks", interval, 2)
+    .option("--count <n>", "end after so many looks", wholeNumber(1, COUNT_MAX))
+    .action(async (_: object, command: Command) => {
+      const { runTop } = await import("./commands/top.ts");
+      await runTop(command.optsWithGlobals());
+    });
+}
+
+function addCompletion(program: Command): void {
+  program
+    .command("completion")
+    .description("print a script that completes commands and flags in a shell")
+    .addArgument(new Argument("<shell>").choices(SHELLS))
+    .action(async (shell: Shell) => {
+      const { printCompletion } = await import("./commands/completion.ts");
+      printCompletion(shell, program);
     });
 }

@@ -51,6 +51,7 @@ function factLines(task: TaskView): string[] {
     ["content", task.contentType === "application/json" ? undefined : task.contentType],
     ["target", task.targetUrl],
     ["webhook", webhook],
+    ["event", task.causedBy && `position ${task.causedBy}`],
     ["trace", traceParent],
     ["cause", cause],
     ["reason", reason],

@@ -3,11 +3,11 @@ import { quoteIdentifier } from "../../base/identifier.ts";
 import { EXIT_GAVE_BACK, type Stopped, stopSignal } from "../../base/stop-signal.ts";
 import { resolveNames } from "../../db/names.ts";
 import { Tidemill } from "../../worker/tidemill.ts";
-import { DEMO_SCOPES } from "../demo/consumers.ts";
 import { type DevDatabase, type DevDatabaseFlags, openDevDatabase } from "../demo/database.ts";
-import { runDemo } from "../demo/demo.ts";
+import { Demo } from "../demo/demo.ts";
 import { startDevServer } from "../demo/dev-server.ts";
 import { LiveView } from "../demo/live-view.ts";
+import { CHANNEL, DEMO_SCOPES } from "../demo/shop.ts";
 import { UsageError } from "../errors.ts";
 import { connectOptions, namesOptions } from "../options.ts";
 import { announce } from "../progress.ts";
@@ -18,6 +18,7 @@ export interface DevFlags extends DevDatabaseFlags {
   readonly rate: number;
   readonly once?: boolean;
   readonly server: boolean;
+  readonly dashboard?: string;
 }
 
 const ONCE_MS = 2_000;
@@ -49,20 +50,23 @@ async function demonstrate(
 ): Promise<Stopped> {
   const { workers, rate, once: mustBeExact = false } = flags;
   const view = new LiveView();
-  const logged = { ...connectOptions(flags), logger: view.logger() };
+  const connect = { ...connectOptions(flags), notifyChannel: CHANNEL };
+  const logged = { ...connect, logger: view.logger() };
   await using mill = await Tidemill.connect(database.url, logged);
   if (!database.isEmbedded) await refuseForeignLog(mill, names);
-  await using server = flags.server ? await startDevServer(mill) : undefined;
-  await announce(`Appending ${rate} events/s for ${workers} worker(s) to handle; Ctrl-C stops`);
-  await announce(`What they make of it: ${names.schema}.order_view, .revenue, .shipments`);
+  const order = { url: database.url, connect, names };
+  await using demo = await Demo.open(mill, { order, names, workers, rate, view, mustBeExact });
+  const databaseUrl = database.isEmbedded ? database.url : undefined;
+  const serving = { dashboard: flags.dashboard, databaseUrl };
+  await using server = flags.server ? await startDevServer(mill, demo, serving) : undefined;
+  await announce(`A shop with ${rate} events/s and ${workers} worker process(es); Ctrl-C stops it`);
   const ending = new AbortController();
   const end = (): void => ending.abort();
   signal.addEventListener("abort", end, { once: true });
   if (signal.aborted) end();
   // Not AbortSignal.timeout: combined with another, Node 20 loses it to the garbage collector.
   const cancel = mustBeExact ? systemClock.after(ONCE_MS, end) : end;
-  const options = { names, workers, rate, view, mustBeExact };
-  const { report, givenBack } = await runDemo(mill, options, ending.signal).finally(cancel);
+  const { report, givenBack } = await demo.run(ending.signal).finally(cancel);
   await announce(report);
   const served = await server?.stop();
   return { givenBack: givenBack + (served?.givenBack ?? 0) };
@@ -97,9 +101,13 @@ async function refuseForeignLog(mill: Tidemill, { schema }: DemoNames): Promise<
 
 function demoNames(flags: DevFlags): DemoNames {
   const { schema, splices } = resolveNames(namesOptions(flags));
+  const splice = (name: string): string => splices[name] ?? "";
   return {
     schema: quoteIdentifier(`${schema}_demo`),
-    events: splices["events"] ?? "",
-    streamType: splices["stream_type"] ?? "",
+    mill: quoteIdentifier(schema),
+    events: splice("events"),
+    checkpoints: splice("consumer_checkpoints"),
+    streamType: splice("stream_type"),
+    streamId: splice("stream_id"),
   };
 }

@@ -4,23 +4,18 @@ import {
   addRevenue,
   type DemoNames,
   type Handled,
+  saveHandled,
   saveOrder,
-  saveReceipt,
   saveShipment,
 } from "../sql/demo.ts";
-import { ORDER, PAID, PLACED, SHIPPED } from "./orders.ts";
+import { ORDER, PAID, PLACED, REFUNDED, SHIPPED } from "./orders.ts";
+import { DEMO_SCOPES } from "./shop.ts";
 
 const STATUS: Readonly<Record<string, string>> = {
   [PLACED]: "placed",
   [PAID]: "paid",
   [SHIPPED]: "shipped",
-};
-
-/** What each consumer of the demo handles. */
-export const DEMO_SCOPES: Readonly<Record<string, readonly string[]>> = {
-  order_view: [PLACED, PAID, SHIPPED],
-  revenue: [PAID],
-  shipping: [SHIPPED],
+  [REFUNDED]: "refunded",
 };
 
 /**
@@ -38,7 +33,7 @@ export function demoConsumers(names: DemoNames): Consumer[] {
       async handle(event, { tx }) {
         const handled = { names, event, amountCents: amountOf(event) };
         await handle(tx, handled);
-        await saveReceipt(tx, handled, name);
+        await saveHandled(tx, handled, name);
       },
     });
   return [
@@ -50,8 +45,10 @@ export function demoConsumers(names: DemoNames): Consumer[] {
   ];
 }
 
+/** Events that a person appends may carry anything. */
 function amountOf(event: PersistedEvent): number {
-  return Number(Reflect.get(Object(event.data), "amountCents") ?? 0);
+  const cents = Number(Reflect.get(Object(event.data), "amountCents") ?? 0);
+  return Number.isSafeInteger(cents) ? cents : 0;
 }
 
 function carrierOf(event: PersistedEvent): string {

@@ -3,6 +3,9 @@ import { UsageError } from "../errors.ts";
 import { type GlobalFlags, givenDatabaseUrl } from "../options.ts";
 import { announce } from "../progress.ts";
 
+/** Each worker is a process with connections of its own, and people add some. */
+const CONNECTIONS = "200";
+
 export interface DevDatabaseFlags extends GlobalFlags {
   readonly dataDir?: string;
   readonly postgresPort?: number;
@@ -29,7 +32,12 @@ export async function openDevDatabase(flags: DevDatabaseFlags): Promise<DevDatab
   const dataDir = flags.dataDir ?? defaultDataDir();
   await announce(`Starting PostgreSQL in ${dataDir}`);
   const { postgresPort: port } = flags;
-  const server = await startEmbedded({ dataDir, ...(port === undefined ? {} : { port }) });
+  const settings = { max_connections: CONNECTIONS };
+  const server = await startEmbedded({
+    dataDir,
+    settings,
+    ...(port === undefined ? {} : { port }),
+  });
   await announce(
     server.adopted
       ? `PostgreSQL ${server.version} ran there already, and stays when this ends`

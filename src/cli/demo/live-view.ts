@@ -5,6 +5,7 @@ import { colors, isTerminal, print } from "../output.ts";
 import { LiveScreen } from "../screen.ts";
 import { statusLines } from "../status-view.ts";
 import { formatCount, shortId } from "../table.ts";
+import { type Score, scoreText } from "./scoreboard.ts";
 
 const NOTICES_MAX = 3;
 
@@ -18,14 +19,17 @@ export class LiveView {
   #lines: string[] = [];
   #previous: { readonly position: bigint; readonly at: number } | undefined;
 
-  show(status: Status): void {
+  show(status: Status, score: Score): void {
     const rate = this.#rate(status.latestPosition);
     if (!isTerminal()) {
-      print(statusLine(status, rate));
+      print(`${statusLine(status, rate)}  ${scoreText(score)}`);
       return;
     }
     this.#lines = statusLines(status, "hidden");
     this.#lines[0] = `${colors.cyan(`${rate.toFixed(0)} events/s`)} · ${this.#lines[0] ?? ""}`;
+    const { lost, doubled, outOfOrder } = score;
+    const paint = lost + doubled + outOfOrder === 0 ? colors.green : colors.red;
+    this.#lines.unshift(colors.bold(paint(scoreText(score))));
     this.#draw();
   }
 

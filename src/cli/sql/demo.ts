@@ -1,15 +1,23 @@
 import type { ConsumerTx } from "../../consumers/consumer.ts";
 import type { SqlExecutor } from "../../db/executor.ts";
 import type { PersistedEvent } from "../../events/event.ts";
+import type { LeaseToken } from "../../tasks/task.ts";
 
-/** Quoted names of the demo's own tables and of the log it is checked against. */
+/** Quoted names: of the demo's own tables, and of those that it is checked against. */
 export interface DemoNames {
   readonly schema: string;
+  /** Of Tidemill's own tables. */
+  readonly mill: string;
   readonly events: string;
+  readonly checkpoints: string;
   readonly streamType: string;
+  readonly streamId: string;
 }
 
-/** Tables as an application would have them, and a receipt for each event that was handled. */
+/**
+ * Tables as an application would have them, and two that tell what was done: `handled` for events
+ * and `effects` for tasks. Those have no unique key, so that what happens twice is two rows.
+ */
 export async function createDemoTables(tx: SqlExecutor, { schema }: DemoNames): Promise<void> {
   // Two programs that start at once would both find the schema missing.
   await tx.query("SELECT pg_advisory_xact_lock(hashtextextended('tidemill demo', 0))");
@@ -30,10 +38,30 @@ export async function createDemoTables(tx: SqlExecutor, { schema }: DemoNames): 
       carrier    TEXT NOT NULL,
       shipped_at TIMESTAMPTZ NOT NULL
   )`);
-  await tx.query(`CREATE TABLE IF NOT EXISTS ${schema}.receipts (
+  await tx.query(`CREATE TABLE IF NOT EXISTS ${schema}.reports (
+      at           TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+      orders       BIGINT NOT NULL,
+      amount_cents BIGINT NOT NULL
+  )`);
+  await tx.query(`CREATE TABLE IF NOT EXISTS ${schema}.handled (
+      seq      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
       consumer TEXT NOT NULL,
       position BIGINT NOT NULL
   )`);
+  await tx.query(`CREATE INDEX IF NOT EXISTS handled_position_idx ON ${schema}.handled (position)`);
+  await tx.query(`CREATE TABLE IF NOT EXISTS ${schema}.effects (
+      seq        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      task_id    BIGINT NOT NULL,
+      queue      TEXT NOT NULL,
+      name       TEXT NOT NULL,
+      order_id   TEXT,
+      generation INT NOT NULL,
+      claim_id   UUID NOT NULL,
+      started_at TIMESTAMPTZ NOT NULL,
+      at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  )`);
+  await tx.query(`CREATE INDEX IF NOT EXISTS effects_order_idx ON ${schema}.effects (order_id)`);
+  await tx.query(`CREATE INDEX IF NOT EXISTS effects_task_idx ON ${schema}.effects (task_id)`);
 }
 
 export interface Handled {
@@ -85,55 +113,48 @@ export async function saveShipment(
   );
 }
 
-/** In the transaction of the handler, so there are as many receipts as there were effects. */
-export async function saveReceipt(
+/** In the transaction of the handler, so there are as many rows as there were effects. */
+export async function saveHandled(
   tx: ConsumerTx,
   { names, event }: Handled,
   consumer: string,
 ): Promise<void> {
-  await tx.query(`INSERT INTO ${names.schema}.receipts (consumer, position) VALUES ($1, $2)`, [
+  await tx.query(`INSERT INTO ${names.schema}.handled (consumer, position) VALUES ($1, $2)`, [
     consumer,
     String(event.position),
   ]);
 }
 
-export interface Count {
-  readonly events: number;
-  readonly missed: number;
-  readonly repeated: number;
+/** What a task did, by which claim. */
+export interface Effect {
+  readonly queue: string;
+  readonly name: string;
+  readonly order: string | undefined;
+  readonly token: LeaseToken;
+  /** By the clock of the database, as it told. */
+  readonly startedAt: string;
 }
 
-export interface CountRequest {
-  readonly consumer: string;
-  readonly streamType: string;
-  readonly eventTypes: readonly string[];
-  /** Exclusive. */
-  readonly after: bigint;
-  readonly upTo: bigint;
-}
-
-/** Compares the log with the receipts of one consumer. */
-export async function countReceipts(
-  tx: SqlExecutor,
-  names: DemoNames,
-  request: CountRequest,
-): Promise<Count> {
-  const { consumer, streamType, eventTypes, after, upTo } = request;
-  const { rows } = await tx.query(
-    `SELECT count(*)::int AS events,
-            count(*) FILTER (WHERE receipt.times IS NULL)::int AS missed,
-            count(*) FILTER (WHERE receipt.times > 1)::int AS repeated
-       FROM ${names.events} AS event
-       LEFT JOIN (SELECT position, count(*) AS times
-                    FROM ${names.schema}.receipts
-                   WHERE consumer = $1 AND position > $4 AND position <= $5
-                   GROUP BY position) AS receipt
-         ON receipt.position = event.global_position
-      WHERE event.global_position > $4
-        AND event.global_position <= $5
-        AND event.${names.streamType} = $2
-        AND event.event_type = ANY($3::text[])`,
-    [consumer, streamType, [...eventTypes], String(after), String(upTo)],
+export async function saveEffect(tx: SqlExecutor, names: DemoNames, made: Effect): Promise<void> {
+  const { queue, name, order, token, startedAt } = made;
+  await tx.query(
+    `INSERT INTO ${names.schema}.effects
+            (task_id, queue, name, order_id, generation, claim_id, started_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+    [token.taskId, queue, name, order ?? null, token.generation, token.claimId, startedAt],
   );
-  return rows[0] as Count;
+}
+
+/** The time by the clock of the database, in all its digits. */
+export async function readNow(tx: SqlExecutor): Promise<string> {
+  const { rows } = await tx.query("SELECT clock_timestamp()::text AS now");
+  return (rows[0] as { now: string }).now;
+}
+
+/** What the shop earned so far, written down. */
+export async function saveReport(tx: SqlExecutor, { schema }: DemoNames): Promise<void> {
+  await tx.query(
+    `INSERT INTO ${schema}.reports (orders, amount_cents)
+     SELECT COALESCE(sum(orders), 0), COALESCE(sum(amount_cents), 0) FROM ${schema}.revenue`,
+  );
 }

@@ -2,24 +2,21 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type pg from "pg";
-import { expect, vi } from "vitest";
+import { expect } from "vitest";
 import { onCleanup } from "../../support/database.ts";
 import { FAST } from "../../support/options.ts";
 import { program } from "../../support/programs.ts";
-
-// Every command is a process of its own, and they start slowly on a busy machine.
-vi.setConfig({ testTimeout: 60_000 });
+import { type CliResult, runHere } from "./here.ts";
 
 /** Workers that react fast and are not declared dead while processes start beside them. */
 export const STEADY = { ...FAST, heartbeatInterval: 1_000, heartbeatTimeout: 20_000 };
 
 const MAIN = program("src/cli/main.ts");
 
-export interface CliResult {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
+/** Commands that run until they are stopped: signals, exit code and log are those of a process. */
+export const STAYING: readonly string[] = ["dev", "serve", "ingest", "publish"];
+
+const CLEAN = { DATABASE_URL: "", TIDEMILL_DEBUG: "" };
 
 export interface CliOptions {
   readonly cwd?: string;
@@ -33,6 +30,9 @@ export interface RunningCli {
   line(pattern: RegExp): Promise<string>;
 }
 
+/** Whoever waits longer is told what was said instead. */
+const LINE_MS_MAX = 60_000;
+
 /** The command line in a process of its own, with a pipe for a terminal. */
 export function startCli(args: readonly string[], options: CliOptions = {}): RunningCli {
   return startNode([MAIN, ...args], options);
@@ -42,7 +42,7 @@ export function startCli(args: readonly string[], options: CliOptions = {}): Run
 export function startNode(args: readonly string[], { cwd, env }: CliOptions = {}): RunningCli {
   const child = spawn(process.execPath, [...args], {
     cwd,
-    env: { ...process.env, DATABASE_URL: "", TIDEMILL_DEBUG: "", ...env },
+    env: { ...process.env, ...CLEAN, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const output = { stdout: "", stderr: "" };
@@ -64,23 +64,31 @@ export function startNode(args: readonly string[], { cwd, env }: CliOptions = {}
     ended,
     line: (pattern) =>
       new Promise((resolve, reject) => {
+        const fail = (): void =>
+          reject(new Error(`no ${pattern} in:\n${output.stdout}${output.stderr}`));
+        const timer = setTimeout(fail, LINE_MS_MAX);
         const look = (): void => {
           const found = lines.find((line) => pattern.test(line));
           if (found === undefined) return;
+          clearTimeout(timer);
           waiting.delete(look);
           resolve(found);
         };
         waiting.add(look);
         look();
-        void ended.then(() =>
-          reject(new Error(`no ${pattern} in:\n${output.stdout}${output.stderr}`)),
-        );
+        void ended.then(fail);
       }),
   };
 }
 
-export async function runCli(args: readonly string[], options?: CliOptions): Promise<CliResult> {
-  return await startCli(args, options).ended;
+/** In this process where that is the same: see `processes.test.ts`. */
+export async function runCli(
+  args: readonly string[],
+  options: CliOptions = {},
+): Promise<CliResult> {
+  const needsProcess = options.cwd !== undefined || STAYING.includes(args[0] ?? "");
+  if (needsProcess) return await startCli(args, options).ended;
+  return await runHere(args, { ...CLEAN, ...options.env });
 }
 
 /** Runs what must succeed, and returns its output. */
@@ -96,10 +104,11 @@ export async function tableCounts(pool: pg.Pool): Promise<Record<string, number>
     `SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables
       WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1`,
   );
-  const counts: Record<string, number> = {};
-  for (const { name } of rows) {
-    const counted = await pool.query<{ n: number }>(`SELECT count(*)::int AS n FROM ${name}`);
-    counts[name] = counted.rows[0]?.n ?? 0;
-  }
-  return counts;
+  if (rows.length === 0) return {};
+  const counted = await pool.query<{ name: string; n: number }>(
+    rows
+      .map(({ name }) => `SELECT '${name}' AS name, count(*)::int AS n FROM ${name}`)
+      .join(" UNION ALL "),
+  );
+  return Object.fromEntries(counted.rows.map(({ name, n }) => [name, n]));
 }

@@ -15,6 +15,12 @@ const calls = httpQueue("calls", { maxAttempts: 3 });
 const start = (spec: StoppingSpec): RunningCli =>
   startNode([program("test/support/stopping-process.ts"), JSON.stringify(spec)]);
 
+/** It has the task, and would hear a signal: which of both comes first is not certain. */
+async function isRunning(worker: RunningCli): Promise<void> {
+  await worker.line(/^started/);
+  await worker.line(/^running/);
+}
+
 /** Given back: as if it had never been claimed, and free for others at once. */
 async function expectGivenBack(mill: Tidemill, id: string): Promise<void> {
   const task = await mill.tasks.get(id);
@@ -33,7 +39,7 @@ it("a library worker exits with 0 when its handler ends within the drain", async
   const mill = await database.connect();
   const { id } = await mill.enqueue(work, 1);
   const running = start({ kind: "library", url, drainSeconds: 20, handlerMs: 300 });
-  await running.line(/^running/);
+  await isRunning(running);
   running.child.kill("SIGTERM");
   expect(await running.ended).toMatchObject({ code: 0, stderr: "" });
   expect(await mill.tasks.get(id)).toMatchObject({ state: "completed", attempt: 1 });
@@ -46,7 +52,7 @@ it("a library worker exits with 75 when it had to give its task back, uncounted"
   const mill = await database.connect();
   const { id } = await mill.enqueue(work, 1);
   const running = start({ kind: "library", url, drainSeconds: 0.3 });
-  await running.line(/^running/);
+  await isRunning(running);
   running.child.kill("SIGTERM");
   expect(await running.ended).toMatchObject({ code: 75, stderr: "" });
   await expectGivenBack(mill, id);
@@ -59,7 +65,7 @@ it("a second signal ends a worker at once, whose task runs again after its lease
   const mill = await database.connect();
   const { id } = await mill.enqueue(work, 1);
   const running = start({ kind: "library", url, drainSeconds: 600, leaseSeconds: 2 });
-  await running.line(/^running/);
+  await isRunning(running);
   running.child.kill("SIGTERM");
   await eventually(async () => expect(await workersOf(mill)).toEqual([])); // It drains.
   expect(running.child.exitCode).toBe(null);
@@ -82,14 +88,14 @@ it("a worker without a database exits with 0 or 75 in the same way", async () =>
   const taskOf = async (): Promise<string> => (await mill.enqueue(work, 1, { tenant: "acme" })).id;
   const ended = await taskOf();
   const brief = start({ ...client, drainSeconds: 20, handlerMs: 300 });
-  await brief.line(/^running/);
+  await isRunning(brief);
   brief.child.kill("SIGTERM");
   expect(await brief.ended).toMatchObject({ code: 0, stderr: "" });
   expect(await mill.tasks.get(ended)).toMatchObject({ state: "completed" });
 
   const stuck = await taskOf();
   const endless = start({ ...client, drainSeconds: 0.3 });
-  await endless.line(/^running/);
+  await isRunning(endless);
   endless.child.kill("SIGTERM");
   expect(await endless.ended).toMatchObject({ code: 75, stderr: "" });
   const task = await eventually(async (): Promise<TaskView> => {
@@ -163,7 +169,7 @@ it("a call whose worker is killed is made again, with the same Idempotency-Key",
   victim.child.kill("SIGKILL");
   await victim.ended;
   expect(await mill.tasks.get(id)).toMatchObject({ state: "running" });
-  start({ kind: "http-jobs", ...spec });
+  start({ kind: "http-jobs", ...spec, leaseSeconds: 30 }); // Nobody is to take it from this one.
   await eventually(async () => {
     expect(await mill.tasks.get(id)).toMatchObject({ state: "completed", attempt: 2 });
   });

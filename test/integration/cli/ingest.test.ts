@@ -7,7 +7,7 @@ import { expectAllRefused, type Refusal } from "./refused.ts";
 
 const KAFKA = { brokers: ["127.0.0.1:1"], requestSeconds: 1 };
 
-it("tidemill ingest kafka refuses what cannot work, and says why", async () => {
+it("tidemill ingest kafka and publish kafka refuse what cannot work, and say why", async () => {
   const folder = mkdtempSync(join(tmpdir(), "tidemill-config-"));
   onCleanup(async () => rmSync(folder, { recursive: true }));
   let files = 0;
@@ -16,6 +16,10 @@ it("tidemill ingest kafka refuses what cannot work, and says why", async () => {
     writeFileSync(file, typeof config === "string" ? config : JSON.stringify(config));
     return ["ingest", "kafka", "--config", file];
   };
+  const publishing = (config: object): string[] => [
+    "publish",
+    ...withConfig({ kafka: KAFKA, ...config }).slice(1),
+  ];
   const ingest = { prefix: "a" };
   const refusals: Refusal[] = [
     [["ingest", "kafka"], 2, /--config/],
@@ -27,6 +31,10 @@ it("tidemill ingest kafka refuses what cannot work, and says why", async () => {
     [withConfig({ kafka: KAFKA, ingest: { prefx: "a" } }), 2, /did you mean "prefix"\?/],
     [withConfig({ kafka: { ...KAFKA, ssl: true }, ingest }), 2, /unknown Kafka option "ssl"/],
     [withConfig({ kafka: KAFKA, ingest }), 1, /Kafka: describe topic a.jobs.high/],
+    [["publish", "kafka"], 2, /--config/],
+    [publishing({ ingest }), 2, /unknown config option "ingest"/],
+    [publishing({ publish: { nam: "a", topic: "a" } }), 2, /did you mean "name"\?/],
+    [publishing({ publish: { name: "a", topic: "a b" } }), 2, /topic must be the name/],
   ];
   await expectAllRefused(await testDatabase(), refusals);
 });

@@ -85,7 +85,10 @@ it("an unknown queue is refused with those that there are", async () => {
       return [["queue", act, "order", ...rest], 1, says];
     }),
   );
-  await expectRefused(database, ["queue", "puase", "orders"], { code: 2, says: /mean pause/ });
+  await expectRefused(database, ["queue", "puase", "orders"], {
+    code: 2,
+    says: /did you mean "tidemill queue pause"/,
+  });
 });
 
 it("ring shows owners, the map, a key, and what a change would move", async () => {

@@ -127,6 +127,7 @@ it("without tokens serves this machine alone, and ends at once at a second signa
   const at = await serving(running);
   const http = `http://${String(at["http"])}`;
   expect((await fetch(`${http}/v1/tasks`)).status).toBe(200);
+  expect((await fetch(`${http}/v1/demo`)).status).toBe(404); // That is for tidemill dev.
   // What a page in the browser of this machine would send.
   const headers = { origin: "https://evil.example" };
   expect((await fetch(`${http}/v1/tasks`, { headers })).status).toBe(403);

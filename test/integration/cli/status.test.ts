@@ -124,7 +124,7 @@ it("names who holds an open gap", async () => {
     { everyMs: 200 },
   );
   expect(shown).toMatch(
-    new RegExp(`${rows[0]?.pid} +a slow import +\\w+ +idle in transaction +\\d+ s`),
+    new RegExp(`${rows[0]?.pid} +a slow import +\\w+ +idle in transaction +[\\d.]+ s`),
   );
   await session.query("COMMIT");
   expect(await cli(database.url, "status")).not.toContain("Open gap");

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { completed, failed, queue, type Tidemill } from "../../../src/index.ts";
+import { completed, failed, nack, queue, type Tidemill } from "../../../src/index.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { cli, runCli, STEADY, startCli } from "./cli.ts";
@@ -36,6 +36,7 @@ async function register(): Promise<void> {
 async function handleMails(): Promise<void> {
   const handler = mails.handle((task) => {
     if (task.payload.to === "mallory") return failed("refused for good", { retry: false });
+    if (task.payload.to === "later") return nack(3_600, "the mailbox is full");
     if (task.payload.to === "nowhere") throw new Error("no such\nmailbox");
     return completed({ sent: task.payload.to });
   });
@@ -119,7 +120,11 @@ describe("task enqueue", () => {
       [[...enqueue, "1", "--run-at", "2026-01-31"], 2, /--run-at.*an instant with its offset/],
       [[...enqueue, "1", "--delay", "soon"], 2, /--delay.*a number of seconds/],
       [[...enqueue, "1", "--webhook", "ftp://x"], 1, /webhook must be an http or https URL/],
-      [["task", "enqueu", "mails", "1"], 2, /unknown command 'enqueu' \(Did you mean enqueue\?\)/],
+      [
+        ["task", "enqueu", "mails", "1"],
+        2,
+        /unknown command 'enqueu'; did you mean "tidemill task enqueue"\?/,
+      ],
     ];
     await expectAllRefused(database, refusals);
   });
@@ -166,6 +171,18 @@ describe("task get", () => {
       Or fix its payload before: tidemill dead edit ID '...'
       "
     `);
+  });
+
+  it("shows why a task that waits was put back", async () => {
+    await handleMails();
+    const { id } = await mill.enqueue(mails, { to: "later" });
+    await eventually(async () =>
+      expect(await cli(database.url, "task", "get", id)).toMatch(
+        /is scheduled\n[^]* reason +the mailbox is full\n/,
+      ),
+    );
+    const document = JSON.parse(await cli(database.url, "task", "get", id, "--json"));
+    expect(document).toMatchObject({ state: "scheduled", reason: "the mailbox is full" });
   });
 
   it("gives one document to programs, bytes as base64", async () => {
