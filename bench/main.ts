@@ -5,6 +5,7 @@ import { type BenchServer, startBenchServer } from "./support/server.ts";
 type Suite = (server: BenchServer, quick: boolean) => AsyncGenerator<Figure>;
 
 const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
+  dashboard: async () => (await import("./dashboard/figures.ts")).dashboardFigures,
   feeds: async () => (await import("./feeds/figures.ts")).feedFigures,
   log: async () => (await import("./log/figures.ts")).logFigures,
   stream: async () => (await import("./stream/figures.ts")).streamFigures,

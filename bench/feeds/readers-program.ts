@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { crc32 } from "node:zlib";
-import { listen } from "./spoken.ts";
+import { listen } from "../support/spoken.ts";
 import { TOKEN, WATCHED } from "./token.ts";
 
 interface Options {

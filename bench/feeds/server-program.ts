@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { queue, Tidemill } from "tidemill";
 import { TidemillServer } from "tidemill/server";
-import { listen } from "./spoken.ts";
+import { listen } from "../support/spoken.ts";
 import { TOKEN, WATCHED } from "./token.ts";
 
 interface Options {

@@ -1,15 +1,16 @@
 import { type Figure, median } from "../support/figure.ts";
+import { Spoken } from "../support/spoken.ts";
 import { settingsOf } from "../tasks/comparison.ts";
 import { freePorts } from "../tasks/ports.ts";
 import { Session, type Window } from "../tasks/session.ts";
 import type { Stage } from "../tasks/stage.ts";
 import type { TaskSystem } from "../tasks/system.ts";
 import { tidemill } from "../tasks/systems/tidemill.ts";
-import { Spoken } from "./spoken.ts";
 
+const program = (file: string): URL => new URL(file, import.meta.url);
 const CLIENTS = 500;
-/** Changes of watched tasks per second: each client is told of all of them. */
-const CHANGES_PER_SECOND = 40;
+/** Of watched tasks, each told to every client: with the waits between bursts 20,000 deliveries. */
+const CHANGES_PER_SECOND = 44;
 
 interface Scale {
   readonly pairs: number;
@@ -100,13 +101,13 @@ async function measure({ stage, system }: Engine, window: Window, isOn: boolean)
   await using session = await Session.open(stage, system, { purpose: "throughput" });
   const { http } = await freePorts();
   const { url } = session;
-  await using server = await Spoken.start("server-program.ts", {
+  await using server = await Spoken.start(program("server-program.ts"), {
     url,
     port: http,
     changesPerSecond: CHANGES_PER_SECOND,
   });
   const clients = { port: http, clients: isOn ? CLIENTS : 0 };
-  await using readers = await Spoken.start("readers-program.ts", clients);
+  await using readers = await Spoken.start(program("readers-program.ts"), clients);
   await session.startWorker();
   await server.ask<object>("begin");
   const { perSecond } = await session.steady(window);

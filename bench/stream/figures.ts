@@ -2,7 +2,7 @@ import { type Figure, median, quantile } from "../support/figure.ts";
 import type { BenchServer } from "../support/server.ts";
 import { type Contest, settingsOf } from "../tasks/comparison.ts";
 import type { OpenOptions } from "../tasks/protocol.ts";
-import { Session, type Window } from "../tasks/session.ts";
+import { type Measured, Session, type Window } from "../tasks/session.ts";
 import { Stage } from "../tasks/stage.ts";
 import type { TaskSystem } from "../tasks/system.ts";
 import { tidemill } from "../tasks/systems/tidemill.ts";
@@ -52,13 +52,21 @@ async function cycleFigures(
   remote: TaskSystem,
   { pairs, window }: Scale,
 ): Promise<Figure[]> {
-  const here: number[] = [];
-  const there: number[] = [];
+  const inProcess: Measured[] = [];
+  const remotely: Measured[] = [];
   for (let pair = 0; pair < pairs; pair += 1) {
-    here.push(await steadyRate(contest, contest.ours, window));
-    there.push(await steadyRate(contest, remote, window, { perMessage: PER_MESSAGE }));
+    inProcess.push(await steady(contest, contest.ours, window));
+    remotely.push(await steady(contest, remote, window, { perMessage: PER_MESSAGE }));
   }
-  const settings = { ...settingsOf(contest), pairs, window, perMessage: PER_MESSAGE };
+  const here = inProcess.map(({ perSecond }) => perSecond);
+  const there = remotely.map(({ perSecond }) => perSecond);
+  const settings = {
+    ...settingsOf(contest),
+    pairs,
+    window,
+    perMessage: PER_MESSAGE,
+    usPerTask: { inProcess: costOf(inProcess), remote: costOf(remotely) },
+  };
   return [
     {
       figure: "stream.cycle_vs_in_process",
@@ -129,12 +137,29 @@ async function manyStreamsFigures(
 }
 
 async function steadyRate(
-  { stage }: Contest,
+  contest: Contest,
   system: TaskSystem,
   window: Window,
   load: Pick<OpenOptions, "perMessage"> = {},
 ): Promise<number> {
+  return (await steady(contest, system, window, load)).perSecond;
+}
+
+async function steady(
+  { stage }: Contest,
+  system: TaskSystem,
+  window: Window,
+  load: Pick<OpenOptions, "perMessage"> = {},
+): Promise<Measured> {
   await using session = await Session.open(stage, system, { purpose: "throughput", ...load });
   await session.startWorker();
-  return (await session.steady(window)).perSecond;
+  return await session.steady(window);
+}
+
+/** Processor time per task of each process. */
+function costOf(all: readonly Measured[]): Measured["usPerTask"] {
+  const names = Object.keys(all[0]?.usPerTask ?? {});
+  const of = (name: string): number =>
+    median(all.map(({ usPerTask }) => usPerTask[name] ?? Number.NaN));
+  return Object.fromEntries(names.map((name) => [name, of(name)]));
 }

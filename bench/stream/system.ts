@@ -1,4 +1,5 @@
-import { ownProgram, type TaskSystem } from "../tasks/system.ts";
+import { ownProgram } from "../support/program.ts";
+import type { TaskSystem } from "../tasks/system.ts";
 import { tidemill } from "../tasks/systems/tidemill.ts";
 import { CALLS_PER_SECOND, CONNECTIONS } from "./token.ts";
 

@@ -10,6 +10,8 @@ import { Tidemill, VERSION } from "../../src/index.ts";
 /** A server for one benchmark run, whose durability is asserted, and fresh databases on it. */
 export interface BenchServer extends AsyncDisposable {
   readonly settings: Readonly<Record<string, unknown>>;
+  /** Of the process whose children are its sessions. */
+  readonly pid: number;
   /** A migrated database of its own. */
   database(): Promise<string>;
   /** A database of its own: empty, or a copy of one that nobody is connected to. */
@@ -50,6 +52,7 @@ export async function startBenchServer(): Promise<BenchServer> {
       full_page_writes: durable["full_page_writes"],
       synchronous_commit: durable["synchronous_commit"],
     },
+    pid: server.pid,
     async database() {
       const url = await bareDatabase();
       await Tidemill.migrate(url);

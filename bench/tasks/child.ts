@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type { Program } from "../support/program.ts";
 import type { Call, Feed, Handled, OpenOptions, Request, Role, Said, Started } from "./protocol.ts";
-import type { Program } from "./system.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const CLOSE_MS_MAX = 60_000;

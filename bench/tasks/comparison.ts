@@ -1,7 +1,8 @@
 import { median } from "../support/figure.ts";
+import { peerVersion } from "../support/program.ts";
 import { BATCH, BATCHES_IN_FLIGHT, PAYLOAD_BYTES } from "./protocol.ts";
 import type { Stage } from "./stage.ts";
-import { peerVersion, type TaskSystem } from "./system.ts";
+import type { TaskSystem } from "./system.ts";
 
 /** Who takes part: ours, and the peers it is measured against. */
 export interface Contest {

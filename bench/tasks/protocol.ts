@@ -13,6 +13,8 @@ export interface OpenOptions {
   readonly purpose: Purpose;
   /** Tasks carry one of so many keys, in turn; none when absent. */
   readonly keys?: number;
+  /** Whether the queue has limits, none of which is ever reached. */
+  readonly isLimited?: boolean;
   /** Where the server of this session listens, when there is one. */
   readonly server?: ServerPorts;
   /** How many tasks are in one message over the network. */
@@ -38,6 +40,8 @@ export type Call =
   | { readonly do: "hold" }
   /** Answers the most memory that this process ever used, in MiB. */
   | { readonly do: "rss" }
+  /** Answers how much processor time this process has taken so far, in microseconds. */
+  | { readonly do: "cpu" }
   | { readonly do: "close" };
 
 export interface Request {

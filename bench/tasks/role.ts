@@ -58,6 +58,10 @@ export function serve(programs: Programs): void {
         return 0;
       case "rss":
         return process.resourceUsage().maxRSS / 1024;
+      case "cpu": {
+        const { user, system } = process.cpuUsage();
+        return user + system;
+      }
       case "close":
         await role?.close();
         role = undefined;
@@ -141,7 +145,7 @@ class Feeder implements RunningRole {
     this.#producer = producer;
   }
 
-  async answer(call: Exclude<Call, { do: "open" | "rss" | "close" }>): Promise<number> {
+  async answer(call: Exclude<Call, { do: "open" | "rss" | "cpu" | "close" }>): Promise<number> {
     if (call.do === "one") return await this.#one();
     if (call.do === "hold") {
       this.#limit = 0;

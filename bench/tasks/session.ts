@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import pg from "pg";
+import { familyTimeUs } from "../support/processor-time.ts";
 import type { Child } from "./child.ts";
 import { freePorts } from "./ports.ts";
 import type { OpenOptions, Started } from "./protocol.ts";
@@ -23,6 +24,8 @@ export interface Measured {
   readonly walBytesPerTask: number;
   /** Not completed at the end, of a system that counts by what was enqueued. */
   readonly pending: number;
+  /** Processor time, in microseconds, of everybody who took part. */
+  readonly usPerTask: Readonly<Record<string, number>>;
 }
 
 /**
@@ -116,11 +119,17 @@ export class Session {
     this.#feed(window.ahead);
     await this.#pause(window.warmUpMs);
     const first = await this.#read(window.ahead);
+    const before = await this.#times();
     await this.#over(window.until);
     const last = await this.#read(window.ahead);
+    const after = await this.#times();
     await this.#system.verify?.(this.#client, () => this.#hold());
     this.#feed(window.ahead);
-    return { ...between(first, last), pending: last.pending };
+    const completed = last.completed - first.completed;
+    const usPerTask = Object.fromEntries(
+      [...after].map(([name, us]) => [name, round((us - (before.get(name) ?? 0)) / completed)]),
+    );
+    return { ...between(first, last), pending: last.pending, usPerTask };
   }
 
   /** The most memory that the server ever used, in MiB. */
@@ -157,6 +166,19 @@ export class Session {
       await this.#client.end();
       await this.#stage.server.drop(this.url);
     }
+  }
+
+  async #times(): Promise<Map<string, number>> {
+    const times = new Map<string, number>();
+    const add = async (name: string, child: Child): Promise<void> => {
+      times.set(name, (times.get(name) ?? 0) + (await child.call({ do: "cpu" })));
+    };
+    await add("producer", this.#producer);
+    if (this.#server !== undefined) await add("server", this.#server);
+    for (const worker of this.#workers) await add("worker", worker);
+    const postgres = familyTimeUs(this.#stage.server.pid);
+    if (postgres !== undefined) times.set("postgres", postgres);
+    return times;
   }
 
   async #read(ahead: number): Promise<Reading & { readonly pending: number }> {
@@ -205,7 +227,12 @@ export class Session {
   }
 }
 
-function between(first: Reading | undefined, last: Reading | undefined): Omit<Measured, "pending"> {
+const round = (us: number): number => Math.round(us * 100) / 100;
+
+function between(
+  first: Reading | undefined,
+  last: Reading | undefined,
+): Pick<Measured, "perSecond" | "walBytesPerTask"> {
   if (first === undefined || last === undefined) throw new Error("nothing was read");
   const completed = last.completed - first.completed;
   return {

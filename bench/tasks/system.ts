@@ -1,8 +1,5 @@
-import { existsSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type pg from "pg";
+import type { Program } from "../support/program.ts";
 
 /** One way to run tasks, as the benchmark sees it: programs for its roles, and its tables. */
 export interface TaskSystem {
@@ -26,12 +23,6 @@ export interface TaskSystem {
   verify?(client: pg.ClientBase, enqueued: () => Promise<number>): Promise<void>;
 }
 
-/** What is run for each role of a system; it speaks the protocol of `protocol.ts`. */
-export interface Program {
-  readonly command: string;
-  readonly args: readonly string[];
-}
-
 /** One read of the store, with the server's clock and log position at its snapshot. */
 export interface Reading {
   readonly completed: number;
@@ -49,39 +40,4 @@ export async function readCount(client: pg.ClientBase, from: string): Promise<Re
   const [row] = rows;
   if (row === undefined) throw new Error(`no count of ${from}`);
   return { completed: Number(row.n), atMs: row.at_ms, walBytes: Number(row.wal) };
-}
-
-const PEERS = new URL("../peers/", import.meta.url);
-
-/** The program of a peer in `bench/peers`. */
-export const peerProgram = (file: string): Program => modernProgram(new URL(file, PEERS));
-
-/**
- * Our own, as JavaScript, which is what users run: a Node that strips types itself needs 15 MB for
- * that, and the most memory that a worker ever held is a figure. `npm run bench` compiles it.
- *
- * @param file from the root of the project, without an ending
- */
-export const ownProgram = (file: string): Program =>
-  modernProgram(new URL(`../dist/${file}.js`, import.meta.url));
-
-/** All systems run under the newer Node that the peers need. */
-export function modernProgram(file: URL): Program {
-  return {
-    command: join(installed("node22"), "bin", "node"),
-    args: ["--disable-warning=ExperimentalWarning", fileURLToPath(file)],
-  };
-}
-
-export function peerVersion(name: string): string {
-  const manifest = readFileSync(join(installed(name), "package.json"), "utf8");
-  return (JSON.parse(manifest) as { version: string }).version;
-}
-
-/** Not by `require.resolve`: most of these packages do not export their package.json. */
-function installed(name: string): string {
-  const places = createRequire(new URL("package.json", PEERS)).resolve.paths(name) ?? [];
-  const found = places.find((place) => existsSync(join(place, name, "package.json")));
-  if (found !== undefined) return join(found, name);
-  throw new Error(`the peer's package "${name}" is missing; run: npm ci --prefix bench/peers`);
 }

@@ -35,26 +35,42 @@ interface Round extends Measured {
 
 /**
  * Each round, each system in turn: fill a fresh database, drain it, then go on with both. Ours with
- * keys comes right behind ours without: what two runs of one machine give differs more, the longer
- * it is between them.
+ * keys and ours with limits come right behind ours without: what two runs of one machine give
+ * differs more, the longer it is between them.
  */
 export async function throughputFigures(contest: Contest): Promise<Figure[]> {
   const scale = contest.quick ? QUICK : FULL;
   const rounds = new Map<TaskSystem, Round[]>();
   const keyed: number[] = [];
+  const limited: number[] = [];
   for (let round = 0; round < scale.rounds; round += 1) {
     for (const system of [contest.ours, ...contest.peers]) {
       const done = await runRound(contest, system, scale);
       rounds.set(system, [...(rounds.get(system) ?? []), done]);
       if (system !== contest.ours) continue;
       keyed.push((await runRound(contest, system, scale, { keys: KEYS })).perSecond);
+      if (contest.quick) continue;
+      limited.push((await runRound(contest, system, scale, { isLimited: true })).perSecond);
     }
   }
   const each = (pick: (round: Round) => number): Map<TaskSystem, number[]> =>
     new Map([...rounds].map(([system, all]) => [system, all.map(pick)]));
   const figures = ratioFigures(contest, scale, each);
-  figures.push(keyedFigure(contest, scale, { keyed, rounds: rounds.get(contest.ours) ?? [] }));
+  const settings = { ...settingsOf(contest), rounds: scale.rounds, window: scale.window };
+  const plain = (rounds.get(contest.ours) ?? []).map((round) => round.perSecond);
+  figures.push({
+    figure: "tasks.keyed_vs_unkeyed",
+    ...paired(keyed, plain),
+    unit: "of the unkeyed tasks/s",
+    settings: { ...settings, keys: KEYS },
+  });
   if (!contest.quick) {
+    figures.push({
+      figure: "tasks.limited_vs_unlimited",
+      ...paired(limited, plain),
+      unit: "of the tasks/s without limits",
+      settings: { ...settings, limits: "of concurrency and rate, never reached" },
+    });
     const wal = each((round) => round.walBytesPerTask);
     figures.push({
       figure: "tasks.wal_bytes_per_task",
@@ -70,7 +86,7 @@ async function runRound(
   { stage }: Contest,
   system: TaskSystem,
   scale: Scale,
-  load: { readonly keys?: number } = {},
+  load: { readonly keys?: number; readonly isLimited?: boolean } = {},
 ): Promise<Round> {
   await using session = await Session.open(stage, system, { purpose: "throughput", ...load });
   const enqueue = await session.fill(scale.backlog);
@@ -117,18 +133,14 @@ function ratioFigures(
   ];
 }
 
-function keyedFigure(
-  contest: Contest,
-  { window }: Scale,
-  { keyed, rounds }: { keyed: readonly number[]; rounds: readonly Round[] },
-): Figure {
-  const unkeyed = rounds.map((round) => round.perSecond);
+/** The rates of one load against those of another, each right behind the other. */
+function paired(
+  ours: readonly number[],
+  anchor: readonly number[],
+): { readonly value: number; readonly ours: number; readonly anchor: number } {
   return {
-    figure: "tasks.keyed_vs_unkeyed",
-    value: median(keyed.map((rate, round) => rate / (unkeyed[round] ?? Number.NaN))),
-    ours: median(keyed),
-    anchor: median(unkeyed),
-    unit: "of the unkeyed tasks/s",
-    settings: { ...settingsOf(contest), rounds: keyed.length, window, keys: KEYS },
+    value: median(ours.map((rate, round) => rate / (anchor[round] ?? Number.NaN))),
+    ours: median(ours),
+    anchor: median(anchor),
   };
 }

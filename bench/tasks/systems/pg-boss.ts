@@ -1,4 +1,5 @@
-import { peerProgram, peerVersion, readCount, type TaskSystem } from "../system.ts";
+import { peerProgram, peerVersion } from "../../support/program.ts";
+import { readCount, type TaskSystem } from "../system.ts";
 
 const JOBS = "pgboss.job WHERE name = 'bench'";
 

@@ -1,5 +1,6 @@
 import { VERSION } from "../../../src/index.ts";
-import { ownProgram, readCount, type TaskSystem } from "../system.ts";
+import { ownProgram } from "../../support/program.ts";
+import { readCount, type TaskSystem } from "../system.ts";
 
 const TASKS = "tidemill.tasks";
 const HISTORY = "tidemill.task_history";

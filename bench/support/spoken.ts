@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface, type Interface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { modernProgram } from "../tasks/system.ts";
+import { modernProgram } from "./program.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -12,8 +12,8 @@ export class Spoken implements AsyncDisposable {
   readonly #lines: Interface;
   readonly #exit: Promise<unknown>;
 
-  private constructor(file: string, options: object) {
-    const { command, args } = modernProgram(new URL(file, import.meta.url));
+  private constructor(file: URL, options: object) {
+    const { command, args } = modernProgram(file);
     this.#process = spawn(command, [...args, JSON.stringify(options)], {
       cwd: ROOT,
       stdio: ["pipe", "pipe", process.stderr],
@@ -24,7 +24,7 @@ export class Spoken implements AsyncDisposable {
   }
 
   /** Resolves when it has said that it is ready. */
-  static async start(file: string, options: object): Promise<Spoken> {
+  static async start(file: URL, options: object): Promise<Spoken> {
     const program = new Spoken(file, options);
     await program.#answer();
     return program;
