@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import type pg from "pg";
@@ -33,12 +33,19 @@ it("every TypeScript block of the documents type-checks", async () => {
     }),
   );
   await writeFile(join(folder, "package.json"), '{ "type": "module" }');
+  await copyFile(join(import.meta.dirname, "frameworks.d.ts"), join(folder, "frameworks.d.ts"));
   await writeFile(
     join(folder, "tsconfig.json"),
     JSON.stringify({
       extends: "../../tsconfig.json",
-      // A block that shows one thing leaves others unused.
-      compilerOptions: { noUnusedLocals: false, noUnusedParameters: false },
+      compilerOptions: {
+        // A block that shows one thing leaves others unused.
+        noUnusedLocals: false,
+        noUnusedParameters: false,
+        // Users of NestJS write decorators, and properties as parameters.
+        experimentalDecorators: true,
+        erasableSyntaxOnly: false,
+      },
       include: ["**/*.ts"],
       exclude: [],
     }),
