@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./test/support/longest-first.ts";
 import { NoSkips } from "./test/support/no-skips.ts";
 
 const source = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -14,6 +15,7 @@ export default defineConfig({
   },
   test: {
     maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     reporters: ["default", new NoSkips()],
     projects: [
       {
@@ -22,8 +24,7 @@ export default defineConfig({
           ...TIMEOUTS,
           name: "unit",
           include: ["src/**/*.test.ts", "chaos/**/*.test.ts", "dashboard/src/**/*.test.ts"],
-          // Pure: a process of its own for each file would take most of their time.
-          isolate: false,
+          isolate: false, // A process of its own for each file would take most of their time.
         },
       },
       {
@@ -32,6 +33,8 @@ export default defineConfig({
           ...TIMEOUTS,
           name: "whole",
           globalSetup: ["test/support/global-setup.ts"],
+          setupFiles: ["test/support/each-file.ts"],
+          isolate: false, // See there.
           include: ["test/**/*.test.ts", "mutants/**/*.test.ts", "examples/**/*.test.ts"],
         },
       },

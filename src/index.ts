@@ -32,8 +32,9 @@ export {
   type OnFailure,
 } from "./consumers/consumer.ts";
 export type { ConsumerMetrics } from "./consumers/metrics.ts";
+export type { ParkedGroup, ParkedGroups, ParkedStreamView } from "./consumers/parked.ts";
 export { ConsecutiveFailuresError } from "./consumers/poison.ts";
-export type { RebuildAdmin } from "./consumers/rebuild/admin.ts";
+export type { RebuildAdmin, RebuildableStatus } from "./consumers/rebuild/admin.ts";
 export type {
   CompareOptions,
   Comparison,
@@ -61,6 +62,13 @@ export type { EndpointOptions } from "./delivery/endpoint.ts";
 export type { HttpJobsOptions } from "./delivery/jobs/options.ts";
 export type { WebhookFormat, WebhookType } from "./delivery/message.ts";
 export type { DeliveryMetrics } from "./delivery/metrics.ts";
+export type { NoticeMode, SubscriptionOptions } from "./delivery/notices/subscription.ts";
+export type {
+  AddedSubscription,
+  RenewOptions,
+  SubscriptionAdmin,
+} from "./delivery/notices/subscription-admin.ts";
+export type { Subscription } from "./delivery/notices/subscription-view.ts";
 export type { DeliverOptions } from "./delivery/options.ts";
 export {
   callSecret,
@@ -144,6 +152,7 @@ export type {
   RingView,
 } from "./tasks/queue-admin.ts";
 export { type ResultOptions, TaskFailedError } from "./tasks/results.ts";
+export type { BucketLoad, KeyLoad, RingLoad } from "./tasks/ring-load.ts";
 export type { StandardSchema } from "./tasks/schema.ts";
 export { IdempotencyConflictError } from "./tasks/store.ts";
 export {

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
-import { brokenLinks } from "./support/tidy/markdown.ts";
+import { brokenLinks, unlistedPages } from "./support/tidy/markdown.ts";
 import {
   clientFaults,
   danglingImports,
@@ -466,6 +466,7 @@ describe("documents", () => {
     ["TlsOptions", "src/server/grpc/tls.ts", "docs/reference/server.md"],
     ["DeliverOptions", "src/delivery/options.ts"],
     ["EndpointOptions", "src/delivery/endpoint.ts"],
+    ["SubscriptionOptions", "src/delivery/notices/subscription.ts"],
     ["HttpCall", "src/tasks/http-call.ts"],
     ["HttpJobsOptions", "src/delivery/jobs/options.ts"],
     ["AuthOptions", "src/server/auth/create.ts", "docs/reference/auth.md"],
@@ -481,6 +482,7 @@ describe("documents", () => {
     ["KafkaOptions", "src/kafka/connect-options.ts", "docs/reference/kafka.md"],
     ["KafkaIngestOptions", "src/kafka/ingest-options.ts", "docs/reference/kafka.md"],
     ["PublishEventsOptions", "src/kafka/publish-events.ts", "docs/reference/kafka.md"],
+    ["PublishTasksOptions", "src/kafka/publish-tasks.ts", "docs/reference/kafka.md"],
     ["FeedOptions", "src/client/rest/rest-feed.ts", "docs/reference/feed.md"],
   ])("name every option of %s", (name, file, page = "docs/reference/options.md") => {
     const options = propertiesOf(file, name);
@@ -498,6 +500,10 @@ describe("documents", () => {
 
   it("link to files and headings that exist", () => {
     refuse(brokenLinks(), "these links are broken");
+  });
+
+  it("are all listed in docs/README.md", () => {
+    refuse(unlistedPages("docs"), "nobody finds these pages; list them in docs/README.md");
   });
 });
 
@@ -520,6 +526,17 @@ describe("tests", () => {
         (node.type === "ImportSpecifier" && nameOf(node["imported"]) === "setTimeout"),
     );
     refuse(faults, "wait for what happens; test/support/eventually.ts looks until it does");
+  });
+
+  it("share helpers that set nothing up when they are loaded", () => {
+    const isHelper = (file: string): boolean =>
+      file.startsWith("test/") && !TESTS.includes(file) && file !== "test/support/each-file.ts";
+    const faults = TYPESCRIPT.filter(isHelper).flatMap((file) =>
+      topLevelOf(file)
+        .filter((node) => /^(vi\.|(before|after)(All|Each)\()/.test(codeOf(file, node)))
+        .map((node) => `${placeOf(file, node.start)}: a hook`),
+    );
+    refuse(faults, "only the first file that loads it would have it; see each-file.ts");
   });
 });
 

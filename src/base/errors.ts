@@ -40,6 +40,7 @@ export type Refusal =
   | "algorithm"
   | "signature"
   | "claim"
+  | "tenant"
   | "expired"
   | "revoked";
 

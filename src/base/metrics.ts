@@ -104,8 +104,8 @@ export class Histogram {
   }
 
   observeIn(series: HistogramSeries, seconds: number): void {
-    let bucket = DURATION_BUCKETS.findIndex((limit) => seconds <= limit);
-    if (bucket < 0) bucket = DURATION_BUCKETS.length;
+    let bucket = 0;
+    while (seconds > (DURATION_BUCKETS[bucket] ?? Infinity)) bucket += 1;
     series.counts[bucket] = (series.counts[bucket] ?? 0) + 1;
     series.sum += seconds;
   }

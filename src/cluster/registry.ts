@@ -14,6 +14,7 @@ import {
   insertWorker,
   markDraining,
   type Registration,
+  removeQueues,
   removeStaleWorkers,
   type TenantService,
   writeService,
@@ -150,6 +151,15 @@ export class Registry implements Service {
       if (!(await addQueues(tx, workerId, queues))) {
         throw new ConflictError(`worker ${workerId} is not registered now`);
       }
+      await announceChange(tx, this.#options.changesChannel);
+    });
+  }
+
+  /** It runs no more tasks of these queues. */
+  async leave(queues: readonly string[]): Promise<void> {
+    const { workerId } = this.#worker;
+    await this.#db.transaction(async (tx) => {
+      await removeQueues(tx, workerId, queues);
       await announceChange(tx, this.#options.changesChannel);
     });
   }

@@ -169,7 +169,7 @@ class Ring {
   }
 
   firstClockwise(bucket: number, hasRoom?: (worker: string) => boolean): string | undefined {
-    const start = this.#indexAtOrAfter(mixedHash(`bucket:${bucket}`));
+    const start = this.#indexAtOrAfter(bucketPosition(bucket));
     const length = this.#points.length;
     for (let step = 0; step < length; step += 1) {
       const worker = this.#workerOf(this.#points[(start + step) % length] ?? 0);
@@ -194,6 +194,9 @@ class Ring {
     return low;
   }
 }
+
+/** Where a bucket is on the ring: whose point comes next owns it, if it has room. */
+export const bucketPosition = (bucket: number): number => mixedHash(`bucket:${bucket}`);
 
 /** The ring as it is walked, sorted by position, for display. */
 export function ringPoints(workers: readonly string[], virtualNodes = VIRTUAL_NODES): RingPoint[] {

@@ -3,7 +3,9 @@ import { requireNumber } from "../base/options.ts";
 import { registerAssignments } from "../cluster/sql/assignments.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
 import type { Connection, Database } from "../db/database.ts";
+import type { StreamRef } from "../events/event.ts";
 import { PARTITIONS_MAX, partitionNames } from "./consumer.ts";
+import { type ParkedGroups, readParkedGroups } from "./parked.ts";
 import { RebuildAdmin } from "./rebuild/admin.ts";
 import { rebuiltConsumer } from "./rebuild/names.ts";
 import { readRebuild } from "./rebuild/sql/rebuilds.ts";
@@ -56,7 +58,11 @@ export class ConsumerAdmin {
    * Lets a paused or quarantined consumer go on where it stopped, and replays what was parked.
    * Returns what was undone.
    */
-  async resume(consumer: string): Promise<{ resumed: number; replaying: number }> {
+  async resume(
+    consumer: string,
+    options: { readonly reason?: string } = {},
+  ): Promise<{ resumed: number; replaying: number }> {
+    const { reason } = options;
     let resumed = 0;
     let replaying = 0;
     await this.#act(consumer, async (tx, partition) => {
@@ -65,17 +71,50 @@ export class ConsumerAdmin {
       if (state !== undefined) resumed += 1;
       replaying += streams;
       if (state === undefined && streams === 0) return;
-      await recordAction(tx, partition, "resume", { state, streams });
+      await recordAction(tx, partition, "resume", { state, streams, reason });
     });
     return { resumed, replaying };
+  }
+
+  /** What was set aside by `onFailure: "park"`, by why: of the newest 1,000 streams. */
+  async parked(): Promise<ParkedGroups> {
+    return await readParkedGroups(this.#db);
+  }
+
+  /**
+   * Handles the events of these parked streams again, in order and before newer ones of theirs. A
+   * stream that fails again is parked again. Returns how many are replayed.
+   */
+  async replay(
+    consumer: string,
+    options: { readonly streams: readonly StreamRef[]; readonly reason?: string },
+  ): Promise<number> {
+    const { streams, reason } = options;
+    if (streams.length === 0) throw new InvalidInputError("replay needs at least one stream");
+    let replaying = 0;
+    await this.#act(consumer, async (tx, partition) => {
+      let changed = 0;
+      for (const stream of streams) {
+        changed += await setParkedState(tx, partition, "replaying", { stream });
+      }
+      replaying += changed;
+      if (changed > 0) await recordAction(tx, partition, "replay", { streams: changed, reason });
+    });
+    if (replaying === 0) {
+      throw new NotFoundError(`consumer ${consumer} has none of these streams parked`);
+    }
+    return replaying;
   }
 
   /**
    * Moves the checkpoint back, so that events above `to` are handled again. What the consumer wrote
    * for them is the caller's to undo first.
    */
-  async rewind(consumer: string, options: { readonly to: bigint }): Promise<void> {
-    const { to } = options;
+  async rewind(
+    consumer: string,
+    options: { readonly to: bigint; readonly reason?: string },
+  ): Promise<void> {
+    const { to, reason } = options;
     if (to < 0n) throw new InvalidInputError(`a position is at least 0, not ${to}`);
     refuseRebuild(consumer);
     await this.#act(consumer, async (tx, partition, checkpoint) => {
@@ -86,7 +125,8 @@ export class ConsumerAdmin {
       }
       await forgetParkedAbove(tx, partition, to);
       if (to < checkpoint) await saveCheckpoint(tx, partition, checkpoint, to);
-      await recordAction(tx, partition, "rewind", { from: String(checkpoint), to: String(to) });
+      const detail = { from: String(checkpoint), to: String(to), reason };
+      await recordAction(tx, partition, "rewind", detail);
     });
   }
 

@@ -1,5 +1,5 @@
 import { InvalidInputError } from "../base/errors.ts";
-import type { Connection } from "../db/database.ts";
+import type { Connection, Database, Queryable } from "../db/database.ts";
 import { isUnavailable, sqlState } from "../db/sqlstate.ts";
 import type { ConsumerTx } from "./consumer.ts";
 
@@ -15,13 +15,16 @@ const ANSWER_MS = 2_000;
  * when its statements would land in someone else's transaction.
  */
 export class BatchTx implements ConsumerTx {
+  /** The same for statements of our own. */
+  readonly store: Queryable;
   readonly #connection: Connection;
   readonly #timeoutMs: number;
   #isOpen = true;
   #outage: unknown;
   #hasFailed = false;
 
-  constructor(connection: Connection, batchTimeoutMs: number) {
+  constructor(db: Database, connection: Connection, batchTimeoutMs: number) {
+    this.store = db.over(this);
     this.#connection = connection;
     this.#timeoutMs = batchTimeoutMs + ANSWER_MS;
   }
@@ -67,4 +70,10 @@ export class BatchTx implements ConsumerTx {
       throw error;
     }
   }
+}
+
+/** For consumers of our own, which write to our tables with what a batch of theirs commits. */
+export function storeOf(tx: ConsumerTx): Queryable {
+  if (tx instanceof BatchTx) return tx.store;
+  throw new InvalidInputError("this is not the transaction of a batch");
 }

@@ -9,6 +9,7 @@ import { enterRebuild, refuseStray } from "./rebuild/guard.ts";
 import {
   beginBatch,
   commitBatch,
+  confirmEvent,
   type Isolation,
   lockAssignment,
   lockCheckpoint,
@@ -41,10 +42,10 @@ export interface Revalidated {
 /**
  * How a batch ended. All but `committed` left nothing behind.
  *
- * lost: another worker owns the partition. drifted: the checkpoint is not what the window was made
- * from. vanished: the log is not, because a crash took back what had been read. stopped: a person
- * or a poison event stopped it. held: it must not go that far now. failed: the handler threw. An
- * outage of the database is none of these and is thrown.
+ * empty: there was nothing to do. lost: another worker owns the partition. drifted: the checkpoint
+ * is not what the window was made from. vanished: the log is not, because a crash took back what
+ * had been read. stopped: a person or a poison event stopped it. held: it must not go that far now.
+ * failed: the handler threw. An outage of the database is none of these and is thrown.
  */
 export type BatchOutcome =
   | {
@@ -54,6 +55,7 @@ export type BatchOutcome =
       readonly parked: number;
       readonly crossed: string | undefined;
     }
+  | { readonly kind: "empty" }
   | { readonly kind: "lost" }
   | { readonly kind: "drifted" }
   | { readonly kind: "vanished" }
@@ -67,19 +69,28 @@ export type BatchOutcome =
       readonly isLate: boolean;
     };
 
-/** begin → own? → unchanged? → handle in order → save → commit. */
-export async function runBatch(context: BatchContext, plan: BatchPlan): Promise<BatchOutcome> {
+/**
+ * begin → own? → unchanged? → handle in order → save → commit.
+ *
+ * A plan may still be in the making, because its events are being read: the locks are taken
+ * meanwhile. Whether those events are still there is then asked behind the locks, when they are
+ * known, and nothing is committed, nor any failure counted, before that is answered.
+ */
+export async function runBatch(
+  context: BatchContext,
+  planned: BatchPlan | Promise<BatchPlan | undefined>,
+): Promise<BatchOutcome> {
   return await context.db.withConnection(async (connection) => {
-    const tx = new BatchTx(connection, context.batchTimeoutMs);
+    const tx = new BatchTx(context.db, connection, context.batchTimeoutMs);
     const deadline = new Deadline(context);
     try {
-      const checked = await begin(context, connection, plan);
-      if (checked !== undefined) {
+      const begun = await begin(context, connection, planned);
+      if ("kind" in begun) {
         await rollbackBatch(connection);
-        return checked;
+        return begun;
       }
-      const outcome = await work(context, connection, { plan, tx, deadline });
-      if (outcome.kind === "failed") {
+      const outcome = await work(context, connection, { ...begun, tx, deadline });
+      if (outcome.kind === "failed" || outcome.kind === "vanished") {
         if (deadline.isReached) connection.destroy();
         else await rollbackBatch(connection);
       }
@@ -91,35 +102,48 @@ export async function runBatch(context: BatchContext, plan: BatchPlan): Promise<
   });
 }
 
+interface Begun {
+  readonly plan: BatchPlan;
+  /** Whether the log still holds what the window was made of. */
+  readonly isStillThere: Promise<boolean>;
+}
+
 async function begin(
   context: BatchContext,
   connection: Connection,
-  plan: BatchPlan,
-): Promise<BatchOutcome | undefined> {
+  planned: BatchPlan | Promise<BatchPlan | undefined>,
+): Promise<Begun | BatchOutcome> {
   const { partition, workerId, batchTimeoutMs } = context;
-  const isolation: Isolation = plan.revalidate === undefined ? "READ COMMITTED" : "SERIALIZABLE";
-  const last = plan.window.events.at(-1);
-  // Sent together, executed in this order: one round trip.
-  const [, assignment, checkpoint] = await Promise.all([
-    beginBatch(connection, isolation),
-    lockAssignment(connection, partition.name, batchTimeoutMs),
-    lockCheckpoint(connection, partition.name, last?.position),
-  ]);
+  const known = planned instanceof Promise ? undefined : planned;
+  const isolation: Isolation = known?.revalidate === undefined ? "READ COMMITTED" : "SERIALIZABLE";
+  // Executed in this order, in one round trip.
+  const begun = connection.together(() =>
+    Promise.all([
+      beginBatch(connection, isolation),
+      lockAssignment(connection, partition.name, batchTimeoutMs),
+      lockCheckpoint(connection, partition.name, known?.window.events.at(-1)?.position),
+      planned,
+    ]),
+  );
+  const [, assignment, checkpoint, plan] = await begun;
   if (assignment?.ownerId !== workerId) return { kind: "lost" };
   if (checkpoint === undefined) return { kind: "lost" };
   if (checkpoint.state !== undefined) return { kind: "stopped", state: checkpoint.state };
-  const isUnchanged = checkpoint.position === plan.window.after;
-  const isStillThere = last === undefined || checkpoint.lastEventId === last.id;
-  if (!isStillThere) return { kind: "vanished" };
-  if (!isUnchanged) return { kind: "drifted" };
+  if (plan === undefined) return { kind: "empty" };
+  const last = plan.window.events.at(-1);
+  const isGone = known !== undefined && last !== undefined && checkpoint.lastEventId !== last.id;
+  if (isGone) return { kind: "vanished" };
+  if (checkpoint.position !== plan.window.after) return { kind: "drifted" };
   const { hold = plan.window.target } = checkpoint;
   if (plan.window.target > hold && plan.revalidate === undefined) return { kind: "held" };
-  return (await enterRebuild(connection, partition)) ? undefined : { kind: "lost" };
+  if (!(await enterRebuild(connection, partition))) return { kind: "lost" };
+  const isKnown = known !== undefined || last === undefined;
+  const isStillThere = isKnown ? Promise.resolve(true) : confirmEvent(connection, last);
+  // What else may be wrong with the connection is told by those who use it next.
+  return { plan, isStillThere: isStillThere.catch(() => true) };
 }
 
-interface Running extends Handling {
-  readonly plan: BatchPlan;
-}
+interface Running extends Handling, Begun {}
 
 async function work(
   context: BatchContext,
@@ -135,7 +159,10 @@ async function work(
   // Before ROLLBACK or COMMIT is on the wire: what follows those is a transaction of its own.
   running.tx.close();
   const isLate = running.deadline.isReached;
-  if (failure !== undefined) return { kind: "failed", ...failure, isLate };
+  if (failure !== undefined) {
+    const isItsOwn = isLate || (await running.isStillThere);
+    return isItsOwn ? { kind: "failed", ...failure, isLate } : { kind: "vanished" };
+  }
   const window = next === undefined ? whole : cutWindow(whole, next.position - 1n);
   const setAside = next === undefined ? all : before(all, next);
   try {
@@ -149,6 +176,7 @@ async function work(
       crossed,
     };
   } catch (error) {
+    if (!(await running.isStillThere)) return { kind: "vanished" };
     // A constraint checked at commit, or a query nobody awaited: the handler's doing.
     const event = setAside.handle.at(-1);
     if (isUnavailable(error) || event === undefined) throw error;
@@ -202,12 +230,15 @@ async function finish(
   const { window, plan, revalidated, setAside } = done;
   const { name } = context.partition;
   const gap = describeGap(context, window, plan.proof, revalidated);
-  const [, , , committed] = await Promise.all([
-    gap === undefined ? undefined : recordGap(connection, gap),
-    setAside.park.length === 0 ? undefined : parkEvents(connection, name, setAside.park),
-    saveCheckpoint(connection, name, window.after, window.target),
-    commitBatch(connection),
-  ]);
+  const saved = connection.together(() =>
+    Promise.all([
+      gap === undefined ? undefined : recordGap(connection, gap),
+      setAside.park.length === 0 ? undefined : parkEvents(connection, name, setAside.park),
+      saveCheckpoint(connection, name, window.after, window.target),
+      commitBatch(connection),
+    ]),
+  );
+  const [, , , committed] = await saved;
   if (!committed) throw new Error("a failed statement in the batch was not awaited");
   return gap?.how;
 }

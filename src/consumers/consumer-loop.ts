@@ -131,19 +131,17 @@ export class ConsumerLoop {
       this.#isStateKnown = false;
       return { restMs: HELD_MS };
     }
-    const plan = await this.#nextPlan(checkpoint);
-    if (plan === "empty") {
-      this.#pollMs = nextPollMs(
-        this.#pollMs,
-        this.#settings.pollIntervalMs,
-        this.#settings.maxPollIntervalMs,
-      );
-      return { restMs: this.#pollMs };
-    }
-    this.#pollMs = this.#settings.pollIntervalMs;
+    const plan = this.#planAhead(checkpoint) ?? (await this.#nextPlan(checkpoint));
+    if (plan === "empty") return this.#foundNothing();
     if (plan === "blocked")
       return { restMs: Math.max(this.#settings.batchPauseMs, 10), isDeaf: true };
     return await this.#process(plan);
+  }
+
+  #foundNothing(): TurnResult {
+    const { pollIntervalMs, maxPollIntervalMs } = this.#settings;
+    this.#pollMs = nextPollMs(this.#pollMs, pollIntervalMs, maxPollIntervalMs);
+    return { restMs: this.#pollMs };
   }
 
   async #readState(): Promise<void> {
@@ -180,6 +178,16 @@ export class ConsumerLoop {
     this.bell.ring();
   }
 
+  /** While announced events are being read their batch begins: one round trip less until then. */
+  #planAhead(checkpoint: bigint): Promise<BatchPlan | undefined> | undefined {
+    const { gapPolicy } = this.#settings;
+    if (gapPolicy === "unsafe-time" || checkpoint < this.#singlyUntil) return undefined;
+    return this.#reader.announcedAbove(checkpoint)?.then(async () => {
+      const plan = await this.#nextPlan(checkpoint);
+      return typeof plan === "string" ? undefined : plan;
+    });
+  }
+
   async #nextPlan(checkpoint: bigint): Promise<BatchPlan | "empty" | "blocked"> {
     if (this.#settings.gapPolicy === "unsafe-time") {
       return await probeUnsafely(this.#db, checkpoint, this.#gapAge, this.#settings);
@@ -208,12 +216,15 @@ export class ConsumerLoop {
     return target === first.target ? first : { after: checkpoint, target, events };
   }
 
-  async #process(plan: BatchPlan): Promise<TurnResult> {
+  async #process(planned: BatchPlan | Promise<BatchPlan | undefined>): Promise<TurnResult> {
     const { clock, metrics } = this.#settings;
     const startedAt = clock.now();
-    const outcome = await this.#run(plan);
+    const outcome = await this.#run(planned);
     if (outcome === "contended")
       return { restMs: Math.max(this.#settings.batchPauseMs, 10), isDeaf: true };
+    const plan = await planned;
+    if (outcome.kind === "empty" || plan === undefined) return this.#foundNothing();
+    this.#pollMs = this.#settings.pollIntervalMs;
     metrics.batches.add(1, { consumer: this.partition.name, outcome: outcome.kind });
     switch (outcome.kind) {
       case "committed":
@@ -245,12 +256,15 @@ export class ConsumerLoop {
   }
 
   /** The unsafe policy's serializable batches may collide: then the gap stays blocked a while. */
-  async #run(plan: BatchPlan): Promise<BatchOutcome | "contended"> {
+  async #run(
+    planned: BatchPlan | Promise<BatchPlan | undefined>,
+  ): Promise<BatchOutcome | "contended"> {
     try {
-      return await runBatch(this.#batch, plan);
+      return await runBatch(this.#batch, planned);
     } catch (error) {
       const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-      if (plan.revalidate === undefined || sqlState(cause) !== "40001") throw error;
+      const isUnsafe = !(planned instanceof Promise) && planned.revalidate !== undefined;
+      if (!isUnsafe || sqlState(cause) !== "40001") throw error;
       this.#logger.warn({}, "stale gap advancement hit serializable contention");
       return "contended";
     }

@@ -9,6 +9,7 @@ import type { Connection, Database } from "../db/database.ts";
 import { readCeiling } from "../db/sql/epoch.ts";
 import type { PersistedEvent } from "../events/event.ts";
 import { readEventsAfter } from "../events/sql/read.ts";
+import { Announcement } from "./announcement.ts";
 import { closedBy, type Epoch, safeFrontier, windowTarget } from "./frontier.ts";
 import type { ConsumerMetrics } from "./metrics.ts";
 import { observe, openEpoch, readFrontierHolders } from "./sql/frontier.ts";
@@ -52,6 +53,8 @@ const LOCKERS_AFTER_MS = 200;
 const ALARM_EVERY_MS = 30_000;
 const IDLE_MS = 30_000;
 const ANSWER_MS = 10_000;
+/** How long a consumer may hold its locks for events that were announced and are not read yet. */
+const ANNOUNCED_MS = 100;
 
 /**
  * Reads the log once for all consumers of a process and knows how far it is settled.
@@ -80,6 +83,7 @@ export class LogReader implements Service {
   #alarmedAt = -Infinity;
   #proof: GapProof | undefined;
   #isReadingAhead = false;
+  #announced: Announcement | undefined;
   /** Small at first: nobody knows yet how large the events are. */
   #chunkRows = 100;
 
@@ -97,6 +101,20 @@ export class LogReader implements Service {
   /** The newest proof that positions without an event are dead. */
   get proof(): GapProof | undefined {
     return this.#proof;
+  }
+
+  /** Somebody told of new events: they are read, and who waits for them can prepare meanwhile. */
+  announce(): void {
+    this.bell.ring();
+    // While a gap is open, or nothing is proven, a read may end with nothing for anybody.
+    if (this.#frontier === undefined || this.#heldSince !== undefined) return;
+    this.#announced ??= new Announcement(ANNOUNCED_MS, this.#options.clock);
+    for (const bell of this.#waiting) bell.ring();
+  }
+
+  /** Resolves when announced events above `after` were read, where none is known yet. */
+  announcedAbove(after: bigint): Promise<void> | undefined {
+    return after === this.#frontier ? this.#announced?.over : undefined;
   }
 
   /**
@@ -142,8 +160,19 @@ export class LogReader implements Service {
       this.#forget();
       return exponentialMs(failures, 100, 5_000);
     };
-    await runLoop(() => this.#turn(), { clock, bell: this.bell, onFailure }, signal);
+    const turn = async (): Promise<TurnResult> => {
+      const announced = this.#announced; // One that comes later is for the next turn.
+      const result = await this.#turn();
+      this.#endAnnounced(announced);
+      return result;
+    };
+    await runLoop(turn, { clock, bell: this.bell, onFailure }, signal);
     this.#forget();
+  }
+
+  #endAnnounced(announced: Announcement | undefined): void {
+    announced?.end();
+    if (this.#announced === announced) this.#announced = undefined;
   }
 
   async #turn(): Promise<TurnResult> {
@@ -358,6 +387,7 @@ export class LogReader implements Service {
     this.#epochs = [];
     this.#proof = undefined;
     this.#cache.clear();
+    this.#endAnnounced(this.#announced);
     void connection?.close();
   }
 }

@@ -65,7 +65,7 @@ async function replayOnce(
     return undefined;
   }
   const replayable = await readReplayableEvents(connection, partition.name, countMax);
-  const tx = new BatchTx(connection, batchTimeoutMs);
+  const tx = new BatchTx(context.db, connection, batchTimeoutMs);
   const deadline = new Deadline(context);
   try {
     const handled = await handleInOrder(context, connection, { tx, deadline }, replayable);

@@ -13,6 +13,9 @@ export interface WorkerStatus {
   readonly pid: number | undefined;
   readonly version: string | undefined;
   readonly heartbeatAgeSeconds: number;
+  readonly startedAt: Date | undefined;
+  /** When it stopped, or was found dead. */
+  readonly endedAt: Date | undefined;
   readonly isLeader: boolean;
   /** Partitions assigned to it. */
   readonly assigned: readonly string[];
@@ -25,6 +28,8 @@ export interface ConsumerStatus {
   readonly checkpoint: bigint;
   /** Positions between the checkpoint and the newest visible event, holes included. */
   readonly lag: bigint;
+  /** The age of the first event that it has not passed; undefined at the end of the log. */
+  readonly lagSeconds: number | undefined;
   readonly workerId: string | undefined;
   readonly state: "running" | "unassigned" | "paused" | "quarantined";
   readonly reason: string | undefined;
@@ -77,6 +82,8 @@ export async function readStatus(db: Database, sequence: string): Promise<Status
       pid: worker.pid ?? undefined,
       version: worker.version ?? undefined,
       heartbeatAgeSeconds: worker.heartbeat_age,
+      startedAt: worker.started_at ?? undefined,
+      endedAt: worker.ended_at ?? undefined,
       isLeader: worker.worker_id === leaderId,
       assigned: consumers.filter((one) => one.workerId === worker.worker_id).map((one) => one.name),
       load: worker.load ?? {},
@@ -93,6 +100,7 @@ export function toConsumerStatus(row: ConsumerRow): ConsumerStatus {
     name: row.name,
     checkpoint,
     lag: latest > checkpoint ? latest - checkpoint : 0n,
+    lagSeconds: row.lag_seconds ?? undefined,
     workerId: row.worker_id ?? undefined,
     state: row.state ?? (row.worker_id === null ? "unassigned" : "running"),
     reason: row.reason ?? undefined,

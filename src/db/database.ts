@@ -91,6 +91,20 @@ export class Connection implements Queryable {
     }
   }
 
+  /**
+   * Statements that `send` hands over before it first waits leave this process as one packet: to
+   * send one costs as much as many a statement does, here and at the server.
+   */
+  together<T>(send: () => T): T {
+    const stream = streamOf(this.client);
+    stream.cork();
+    try {
+      return send();
+    } finally {
+      stream.uncork();
+    }
+  }
+
   /** For statements that are not ours. */
   get executor(): SqlExecutor {
     return { query: (text, values) => this.client.query(text, values) };
@@ -147,6 +161,10 @@ export class Database implements Store {
       idleTimeoutMillis: 30_000,
       allowExitOnIdle: true,
     });
+    // Heard from its first moment to its last: what breaks a client that nobody listens to ends the
+    // process, and a server may end a session in the same breath in which it greets it. Whoever has
+    // the client learns of it from the next query.
+    this.#pool.on("connect", (client) => void client.on("error", () => {}));
     // An idle client that loses its server is already out of the pool; nothing else is to be done.
     this.#pool.on("error", (error) => {
       options.logger.debug({ error: messageOf(error) }, "idle database connection closed");
@@ -176,8 +194,6 @@ export class Database implements Store {
     } catch (error) {
       throw mapConnectError(error, this.options.url);
     }
-    const ignore = (): void => {};
-    client.on("error", ignore);
     const connection = new Connection(client, this);
     let failure: Error | undefined;
     try {
@@ -186,7 +202,6 @@ export class Database implements Store {
       failure = error instanceof Error ? error : new Error(messageOf(error));
       throw error;
     } finally {
-      client.off("error", ignore);
       const isSuspect = failure !== undefined && !isReusable(client, failure);
       client.release(isSuspect || connection.isDestroyed);
     }

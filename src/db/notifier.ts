@@ -33,9 +33,12 @@ export class Notifier {
       this.ring();
       return result;
     }
-    const writing = write();
-    this.#sending = this.#settle(notify(connection, this.#channel, ""));
-    const [result] = await Promise.all([writing, this.#sending]);
+    const [writing, sending] = connection.together(() => [
+      write(),
+      this.#settle(notify(connection, this.#channel, "")),
+    ]);
+    this.#sending = sending;
+    const [result] = await Promise.all([writing, sending]);
     return result;
   }
 

@@ -57,6 +57,8 @@ function serverCode(error: unknown): string | undefined {
   return sqlState(error instanceof TidemillError ? error.cause : error);
 }
 
+export const isDivisionByZero = (error: unknown): boolean => serverCode(error) === "22012";
+
 export const isLockTimeout = (error: unknown): boolean => serverCode(error) === "55P03";
 
 /**

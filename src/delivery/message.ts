@@ -122,7 +122,7 @@ function isJson(text: string): boolean {
  * There is room for one signature. During a rotation it is the old secret's, so that receivers have
  * until its end to learn the new one.
  */
-function codeqHeaders(
+export function codeqHeaders(
   id: string,
   body: string,
   secrets: readonly string[],

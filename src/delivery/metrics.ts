@@ -1,8 +1,8 @@
 import { Counter, Gauge, Histogram } from "../base/metrics.ts";
 
 /**
- * What this process did with webhooks, and with calls of tasks. docs/reference/metrics.md says what
- * each one means.
+ * What this process did with webhooks, notices and calls of tasks. docs/reference/metrics.md says
+ * what each one means.
  */
 export class DeliveryMetrics {
   readonly outcomes = new Counter(
@@ -22,6 +22,13 @@ export class DeliveryMetrics {
   readonly jobsCalling = new Gauge("tidemill_http_jobs_calling", "Calls of tasks under way");
   readonly targetsBroken = new Gauge("tidemill_http_targets_broken", "Targets not called now");
   readonly jobDuration = new Histogram("tidemill_http_job_seconds", "Time a call of a task took");
+  readonly notices = new Counter("tidemill_notices_total", "Calls of subscriptions by outcome");
+  readonly noticing = new Gauge("tidemill_notices_calling", "Calls of subscriptions under way");
+  readonly noticeDuration = new Histogram("tidemill_notice_call_seconds", "Time a notice took");
+  readonly subscriptionsFailing = new Counter(
+    "tidemill_subscriptions_failing_total",
+    "Subscriptions that began to fail",
+  );
 
   text(): string {
     return Object.values(this)

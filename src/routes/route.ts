@@ -53,11 +53,17 @@ export function route<Input, Data = unknown>(
   return Object.freeze({ name, eventTypes, streamTypes, queue, task } as Route);
 }
 
-/** The tasks that these events cause, by queue, in the order of the events. */
+/** An event that was appended just now. */
+export type AppendedEvent = NewEvent & { readonly id: string; readonly position: bigint };
+
+/**
+ * The tasks that these events cause, by queue, in the order of the events. Each names its event;
+ * such tasks differ in more than payload and key, and so do not wait in packs.
+ */
 export function tasksOf(
   routes: readonly Route[],
   stream: StreamRef,
-  events: readonly (NewEvent & { readonly id: string })[],
+  events: readonly AppendedEvent[],
 ): Map<QueueDefinition, NewTask[]> {
   const tasks = new Map<QueueDefinition, NewTask[]>();
   for (const event of events) {
@@ -74,7 +80,7 @@ export function tasksOf(
       });
       if (task === undefined) continue;
       const list = tasks.get(one.queue) ?? [];
-      list.push(task);
+      list.push({ causedBy: String(event.position), ...task });
       tasks.set(one.queue, list);
     }
   }

@@ -21,7 +21,13 @@ export type CatchUp = CatchUpPolicy["catchUp"];
  */
 export type ScheduleTaskOptions = Omit<
   TaskOptions,
-  "runAt" | "delaySeconds" | "idempotencyKey" | "idempotencySeconds" | "contentType" | "tenant"
+  | "runAt"
+  | "delaySeconds"
+  | "idempotencyKey"
+  | "idempotencySeconds"
+  | "contentType"
+  | "tenant"
+  | "causedBy"
 >;
 
 interface ScheduleTimes {

@@ -28,6 +28,11 @@ describe("what a caller is told of an error", () => {
     });
   });
 
+  it("is when to come back, within a day", () => {
+    const { retryAfterMs } = failureOf(new LimitError("too many", 8.6e9));
+    expect(retryAfterMs).toBe(86_400_000);
+  });
+
   it.each([
     ["a refusal", mapDatabaseError(ofDatabase("22023"), "tasks_insert"), "TM_INVALID_INPUT"],
     ["an outage", mapDatabaseError(ofDatabase("57P01"), "tasks_insert"), "TM_UNAVAILABLE"],

@@ -11,6 +11,8 @@ export interface Failure {
 }
 
 const MESSAGE_BYTES_MAX = 1_000;
+/** A day. A slow quota may ask for years, which no field of 32 bits holds. */
+const RETRY_AFTER_MS_MAX = 86_400_000;
 
 /** Said instead of what the database says: its words are for the operator's log. */
 const HIDDEN: Readonly<Record<string, string>> = {
@@ -35,7 +37,8 @@ export function failureOf(error: unknown): Failure {
   const isOurs = !retryable || error instanceof LimitError;
   const isTold = isOurs && !isFromDatabase(error);
   const message = isTold ? shortened(error.message) : (HIDDEN[code] ?? INTERNAL.message);
-  const retryAfterMs = error instanceof LimitError ? error.retryAfterMs : 0;
+  const retryAfterMs =
+    error instanceof LimitError ? Math.min(error.retryAfterMs, RETRY_AFTER_MS_MAX) : 0;
   return { code, message, retryable, retryAfterMs };
 }
 

@@ -17,7 +17,7 @@ import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc
 import { reflectionRoutes } from "./grpc/reflection.ts";
 import { localOnly } from "./http/local-only.ts";
 import { createMetricsPage, type MetricsSource } from "./http/metrics-page.ts";
-import { apiOf, ServerHttp } from "./http/server-http.ts";
+import { apiOf, type ServerExtras, ServerHttp } from "./http/server-http.ts";
 import { ServerMetrics } from "./metrics.ts";
 import {
   type ResolvedListen,
@@ -61,6 +61,7 @@ export class TidemillServer implements AsyncDisposable {
   readonly metrics = new ServerMetrics();
   readonly #mill: Tidemill;
   readonly #options: ResolvedServerOptions;
+  readonly #extras: ServerExtras;
   readonly #egress: EgressGuard;
   readonly #auth: Auth;
   readonly #quotas: QuotaKeeper;
@@ -76,11 +77,17 @@ export class TidemillServer implements AsyncDisposable {
   #targets: EgressGuard | undefined;
   #tenants: Tenants | undefined;
   #supervisor: Supervisor | undefined;
+  /** Until its workers have begun and its ports are open, or one of them could not. */
+  #opening: Promise<void> | undefined;
   #stopping: Promise<Stopped> | undefined;
 
-  /** Refuses options that cannot work. The Tidemill is the caller's, who closes it after this. */
-  constructor(mill: Tidemill, options: ServerOptions = {}) {
+  /**
+   * Refuses options that cannot work. The Tidemill is the caller's, who closes it after this. What
+   * is served beside its own is for `tidemill dev`.
+   */
+  constructor(mill: Tidemill, options: ServerOptions = {}, extras: ServerExtras = {}) {
     this.#mill = mill;
+    this.#extras = extras;
     this.#options = resolveServerOptions(options);
     const { db, logger, enqueue, tasksEnqueued } = mill.engine;
     this.#egress = new EgressGuard(this.#options.egress);
@@ -108,7 +115,7 @@ export class TidemillServer implements AsyncDisposable {
       clock: systemClock,
       logger,
     });
-    this.#acts = new RemoteActs(this.#desk, systemClock);
+    this.#acts = new RemoteActs(this.#desk, { clock: systemClock, logger });
     const readStatus = () => clusterStatus(mill);
     this.#feed = new Feed(db, { clock: systemClock, logger, readStatus });
     this.#listen("producer", this.#options.producer, () => this.#producers());
@@ -146,14 +153,19 @@ export class TidemillServer implements AsyncDisposable {
     ]);
     const onFailure = (): void => void this.stop().catch(() => {}); // Reported by finished.
     this.#supervisor.finished.catch(onFailure);
+    this.#opening = this.#open(listeners);
     try {
-      await this.#startWorker();
-      await this.#startCaller();
-      for (const listener of listeners) await listener.listen();
+      await this.#opening;
     } catch (error) {
       await this.stop().catch(() => {}); // Others may have failed with it; this says why.
       throw error;
     }
+  }
+
+  async #open(listeners: readonly (GrpcListener | ServerHttp)[]): Promise<void> {
+    await this.#startWorker();
+    await this.#startCaller();
+    for (const listener of listeners) await listener.listen();
   }
 
   async #openHttp(): Promise<void> {
@@ -182,7 +194,7 @@ export class TidemillServer implements AsyncDisposable {
         ...(this.#targets === undefined ? {} : { targetGuard: this.#targets }),
       });
       const { httpLimits } = this.#options;
-      const api = apiOf(this.#tenants, { ...parts, httpLimits });
+      const api = apiOf(this.#tenants, { ...parts, httpLimits, extras: this.#extras });
       const isOpen = this.#options.auth.insecureNoAuth !== undefined;
       const fetch = isOpen ? localOnly(api.fetch, logger) : api.fetch;
       sources.push(api.metrics, this.#feed.metrics);
@@ -238,6 +250,8 @@ export class TidemillServer implements AsyncDisposable {
   }
 
   async #stop(): Promise<Stopped> {
+    // A port that is taken shows before the workers have begun: they would go on for ever.
+    await this.#opening?.catch(() => {});
     // All at once: together they take as long as one.
     const called = this.#caller?.stop();
     this.#worker?.stopFetching();

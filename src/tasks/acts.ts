@@ -7,6 +7,7 @@ import type { ClaimedTask } from "./claimed-task.ts";
 import { resultJson } from "./outcome.ts";
 import type { PackFinisher } from "./pack-finisher.ts";
 import type { TaskActs } from "./running-context.ts";
+import { validated } from "./schema.ts";
 import { completeTasks } from "./sql/finish.ts";
 import { extendLease, saveProgress } from "./sql/lease.ts";
 import { openClaimedPack, seesLaterCommits } from "./sql/open-packs.ts";
@@ -91,6 +92,10 @@ export class Acts implements TaskActs {
   }
 
   async complete(task: ClaimedTask, tx: SqlExecutor, result: unknown): Promise<void> {
+    const { resultSchema, name } = task.handler.queue;
+    if (resultSchema !== undefined) {
+      await validated(resultSchema, result, `the result of queue "${name}"`);
+    }
     const { taskId: id, generation, claimId } = task.token;
     const row = { id, generation, claimId, result: resultJson(result) };
     const over = this.#db.over(tx);

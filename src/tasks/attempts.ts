@@ -3,6 +3,7 @@ import { inTrace } from "../base/trace-context.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Outcome } from "./outcome.ts";
 import { checkOutcome } from "./outcome.ts";
+import { LATER } from "./queue.ts";
 import { RunningContext, type TaskActs } from "./running-context.ts";
 import { validated } from "./schema.ts";
 import { settle, settleError, settleInvalid } from "./settlement.ts";
@@ -23,6 +24,8 @@ export interface AttemptsOptions {
 /** Calls handlers, one attempt each: payload checked, time limited, what it said checked. */
 export class Attempts {
   readonly #options: AttemptsOptions;
+  /** Of tasks whose end is told later, where their time is limited. */
+  readonly #timeouts = new Map<ClaimedTask, () => void>();
 
   constructor(options: AttemptsOptions) {
     this.#options = options;
@@ -62,6 +65,10 @@ export class Attempts {
       this.#threw(task, error);
       return;
     }
+    if (returned === LATER) {
+      if (cancelTimeout !== undefined) this.#timeouts.set(task, cancelTimeout);
+      return;
+    }
     if (!isThenable(returned)) {
       cancelTimeout?.();
       this.#returned(task, returned);
@@ -79,11 +86,21 @@ export class Attempts {
     );
   }
 
+  /** What a handler said later. */
+  ended(task: ClaimedTask, outcome: Outcome): void {
+    const cancelTimeout = this.#timeouts.get(task);
+    if (cancelTimeout !== undefined) {
+      cancelTimeout();
+      this.#timeouts.delete(task);
+    }
+    this.#returned(task, outcome);
+  }
+
   #returned(task: ClaimedTask, value: unknown): void {
     let settlement: Settlement;
     try {
       const outcome = checkOutcome(value);
-      if (outcome.kind === "completed" && task.handler.queue.resultSchema !== undefined) {
+      if (outcome.kind === "completed" && isResultToCheck(task)) {
         void this.#checkResult(task, outcome);
         return;
       }
@@ -128,6 +145,11 @@ export class Attempts {
       this.#options.onEnded(task, settleError(task, error, "timeout", this.#options.random));
     });
   }
+}
+
+/** A handler that completed its task itself gave the result with that, and it was checked there. */
+function isResultToCheck({ handler, isCompletedByHandler }: ClaimedTask): boolean {
+  return handler.queue.resultSchema !== undefined && !isCompletedByHandler;
 }
 
 export function abortTask(task: ClaimedTask, error: Error): void {

@@ -10,8 +10,7 @@ import {
   type KeySpaceOwners,
   type KeySpaceSizes,
   readKeySpaceOwners,
-  readKeySpaceSizes,
-  readTaskMembers,
+  readRing,
   removeBucketOwner,
   type TaskMember,
   type TenantSpace,
@@ -39,9 +38,8 @@ export async function moveBuckets(
   leader: LeaderTerm,
   options: BucketMoveOptions,
 ): Promise<void> {
-  const members = await readTaskMembers(db, options.heartbeatTimeoutMs / 1000);
-  const sizes = await readKeySpaceSizes(db);
-  const uneven = sizes.filter((space) => !isEven(space, members)).map((space) => space.keySpaceId);
+  const { members, spaces } = await readRing(db, options.heartbeatTimeoutMs / 1000);
+  const uneven = spaces.filter((space) => !isEven(space, members)).map((space) => space.keySpaceId);
   if (uneven.length === 0) return;
   const moves = (await readKeySpaceOwners(db, uneven)).flatMap((space) => {
     const rows = planRows(space, members);

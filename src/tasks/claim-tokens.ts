@@ -11,6 +11,7 @@ import {
   findClaimOf,
   findEndedClaims,
   findHeld,
+  findWhereabouts,
   type HeldRow,
   type HeldUntil,
   handOverTasks,
@@ -73,8 +74,10 @@ export class ClaimTokens {
   /** What is not found may be in a pack that another worker has not opened. */
   async #inRows(
     tokens: readonly TenantToken[],
-    ask: (some: readonly TenantToken[]) => Promise<(HeldRow | undefined)[]>,
+    askOf: (some: readonly TenantToken[]) => Promise<(HeldRow | undefined)[]>,
   ): Promise<(HeldRow | undefined)[]> {
+    const ask = async (some: readonly TenantToken[]): Promise<(HeldRow | undefined)[]> =>
+      theirOwn(some, await askOf(some));
     const found = await ask(tokens);
     const places = [...tokens.keys()].filter(
       (place) => found[place] === undefined && tokens[place]?.generation === 1,
@@ -149,10 +152,10 @@ export class ClaimTokens {
     await packs.open(taken, this.#db);
   }
 
-  /** Throws LeaseLostError. */
+  /** Throws LeaseLostError; also when its time is up, and nobody has taken the task from it yet. */
   async extend(token: TenantToken, seconds: number): Promise<HeldUntil> {
     const [held] = await extendHeld(this.#db, [token], seconds);
-    if (held === undefined) throw new LeaseLostError(token);
+    if (held === undefined || held.seconds <= 0) throw new LeaseLostError(token);
     return held;
   }
 
@@ -163,7 +166,15 @@ export class ClaimTokens {
 
   /** One for each token: where its task is, if the claim is over and that is known. */
   async ended(tokens: readonly TenantToken[]): Promise<(EndedClaim | undefined)[]> {
-    return await findEndedClaims(this.#db, tokens);
+    return theirOwn(tokens, await findEndedClaims(this.#db, tokens));
+  }
+
+  /** Of the tasks that the tenant has: whether they have ended. */
+  async whereabouts(
+    ids: readonly string[],
+    tenant: string,
+  ): Promise<ReadonlyMap<string, "live" | "over">> {
+    return await findWhereabouts(this.#db, ids, tenant);
   }
 
   /** Who holds the task by which claim, or where it is. Undefined: the tenant has no such task. */
@@ -177,6 +188,16 @@ export class ClaimTokens {
     return { token: { taskId, generation, claimId }, holder };
   }
 }
+
+/**
+ * The statements compare the tenant already. But they run as the engine, before the second wall,
+ * and one claim may have tasks of several tenants, who then know the same claim id.
+ */
+const theirOwn = <Row extends { readonly tenant: string }>(
+  tokens: readonly TenantToken[],
+  rows: readonly (Row | undefined)[],
+): (Row | undefined)[] =>
+  rows.map((row, place) => (row?.tenant === tokens[place]?.tenant ? row : undefined));
 
 const isTimed = ({ options, handler }: ClaimedTask): boolean =>
   (options.timeoutSeconds ?? handler.queue.settings.timeoutSeconds ?? null) !== null;

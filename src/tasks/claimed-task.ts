@@ -39,6 +39,12 @@ export interface KeyLine {
   readonly space: { ahead: number };
 }
 
+/** Up to this it is not worth counting them: no unit of a text takes more than three. */
+const COUNTED_LENGTH = 16 * 1024;
+
+const utf8BytesMax = (text: string): number =>
+  text.length < COUNTED_LENGTH ? 3 * text.length : Buffer.byteLength(text);
+
 const NO_OPTIONS: StoredOptions = Object.freeze({});
 
 /**
@@ -73,6 +79,8 @@ export class ClaimedTask implements Task {
   releasedFrom: KeyLine | undefined;
   /** While it waits in the line of its key. */
   nextInLine: ClaimedTask | undefined;
+  /** Whatever its handler keeps of it while it runs. */
+  kept: unknown;
   // Thousands are held at a time, most of them in packs and never renewed: what they share they
   // point to, and what few have they get when they need it.
   readonly #common: CommonFacts;
@@ -127,6 +135,10 @@ export class ClaimedTask implements Task {
   /** How long it had run when it was adopted from another worker; else undefined. */
   get ranMs(): number | undefined {
     return this.#facts.ranMs;
+  }
+  /** Claimed by another worker, in whose slot of a limited queue it runs. */
+  get isAdopted(): boolean {
+    return this.#facts.ranMs !== undefined;
   }
   /** When its lease was last begun, on the worker's clock. */
   get renewedAtMs(): number {
@@ -198,6 +210,21 @@ export class ClaimedTask implements Task {
   /** JSON; "" when the payload is bytes. */
   get #text(): string {
     return typeof this.#stored === "string" ? this.#stored : this.#stored.payload;
+  }
+
+  /** The payload as it was stored, letter by letter; undefined when it is bytes. */
+  get payloadText(): string | undefined {
+    const text = this.#text;
+    return text === "" ? undefined : text;
+  }
+
+  /** No fewer bytes than all that is known of it takes. */
+  get bytesMax(): number {
+    const { rare } = this.#common;
+    const { kind = "", contentType = "", options = "" } = rare ?? {};
+    const names = this.queue.length + this.tenant.length + (this.partitionKey?.length ?? 0);
+    const rest = kind.length + contentType.length + options.length;
+    return (rare?.bytes?.length ?? utf8BytesMax(this.#text)) + 3 * (names + rest);
   }
 
   /** The payload as it was stored, byte by byte. */

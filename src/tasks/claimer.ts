@@ -4,10 +4,10 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
-import type { Claim } from "./claimed-task.ts";
 import { Claims, sourcesOf } from "./claims.ts";
 import { type Demand, HandlerDemand } from "./demand.ts";
 import type { Executor } from "./executor.ts";
+import { countOf, type Found } from "./found.ts";
 import type { KeyedQueues, TakeRows } from "./key-space.ts";
 import { KeySpaces } from "./key-spaces.ts";
 import { type Lane, LaneBook, type Room, type Want } from "./lanes.ts";
@@ -18,10 +18,11 @@ import type { TaskMetrics } from "./metrics.ts";
 import { PackClaimer } from "./pack-claimer.ts";
 import { PROBATION } from "./priority.ts";
 import type { ReadyLine } from "./ready-line.ts";
+import { RowClaimer } from "./row-claimer.ts";
 import { ServerWatch } from "./server-watch.ts";
 import type { TaskSession } from "./session.ts";
 import { Settling } from "./settling.ts";
-import { claimTasks, type LaneRequest, lookAtLanes } from "./sql/claim.ts";
+import { type GrantProof, type LaneRequest, lookAtLanes } from "./sql/claim.ts";
 
 export interface ClaimerOptions {
   readonly workerId: string;
@@ -50,14 +51,14 @@ export interface ClaimerOptions {
 const LOOK_MS = 100;
 /** While no more is wanted, news are worth a glance at the other lanes no more often than this. */
 const GLANCE_MS = 20;
+/** While claims find what news told of, what came to unknown lanes with it may wait so long. */
+const NEWS_LOOK_MS = 20;
 /** Asking this many lanes blindly costs less than looking first. */
 const BLIND_LANES_MAX = 32;
 const RETRY_MS_MAX = 2_000;
 const UNTRUSTED_MS = 100;
 /** After a claim that relied on what was not so. */
 const DOUBT_MS = 20;
-/** Who met other workers in its lanes claims with regard to them for so long. */
-const OTHERS_MS = 30_000;
 /** Numbers handed out since the last epoch that make another one worth a write. */
 const EPOCH_NUMBERS = 1_000;
 
@@ -80,16 +81,18 @@ export class Claimer {
   readonly #demand: Demand;
   #lookedAtMs = -Infinity;
   #isWorkNews = true;
+  /** News of which it is not known whether they were of a lane that a claim asked. */
+  #isLookOwed = false;
   /** News of which the lanes that have nothing here were not told yet. */
   #isLackNews = true;
   /** A limit keeps a lane from having something here. */
   #isHeldBack = false;
   #glancedAtMs = -Infinity;
+  readonly #rows: RowClaimer;
   readonly #packs: PackClaimer;
   readonly #limiter: Limiter;
   readonly #spaces: KeySpaces;
   #isDoubted = false;
-  #metOthersAtMs = -Infinity;
 
   constructor(session: TaskSession, executor: Executor, options: ClaimerOptions) {
     this.#session = session;
@@ -103,10 +106,13 @@ export class Claimer {
       settling: this.#settling,
       sources: sourcesOf(this.#lanes, executor),
     });
+    const proofs = (): readonly GrantProof[] => this.#limiter.proofs();
+    this.#rows = new RowClaimer(session, this.#claims, this.#lanes, { ...options, proofs });
     this.#packs = new PackClaimer(session, this.#claims, this.#lanes, {
       ...options,
+      proofs,
       ready: (queue) => this.#demand.aheadOf(queue),
-      isByRow: (queue) => options.isByRow(queue) || this.#limiter.isLimited(queue),
+      allowed: (queue) => this.#limiter.allowed(queue),
     });
     this.#server = new ServerWatch(session, () => this.#forget());
     this.#demand = options.demand ?? new HandlerDemand(executor, options);
@@ -194,7 +200,7 @@ export class Claimer {
       // Whatever came while this failed was not looked at.
       this.#isWorkNews = true;
       this.#isLackNews = true;
-      this.#metOthersAtMs = clock.now(); // Perhaps it waited for them too long.
+      this.#rows.metOthers(); // Perhaps it waited for them too long.
       return exponentialMs(failures, 50, RETRY_MS_MAX);
     };
     const turn = (): Promise<TurnResult> => this.looks.during(() => this.#turn());
@@ -208,6 +214,7 @@ export class Claimer {
     await this.#spaces.readOwnership();
     if (!isTrusted()) return { restMs: UNTRUSTED_MS }; // Nobody rings when the heart beats again.
     this.#isHeldBack = false;
+    await this.#limiter.trim(); // Who is busy with other queues keeps no slots from others.
     if (this.#demand.want <= 0) return await this.#fillGaps();
     const isNews = this.#isWorkNews;
     this.#isWorkNews = false;
@@ -222,12 +229,16 @@ export class Claimer {
     const taken = some + others;
     this.#demand.filled();
     if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#room)) return "again";
-    await this.#limiter.trim();
     if (this.#isDoubted) {
       this.#isDoubted = false;
       return { restMs: DOUBT_MS };
     }
-    return { restMs: Math.min(pollMs, this.#limiter.restMs, this.#spaces.restMs) };
+    const owedMs = this.#isLookOwed ? NEWS_LOOK_MS - this.#sinceLookMs : Infinity;
+    return { restMs: Math.min(pollMs, owedMs, this.#limiter.restMs, this.#spaces.restMs) };
+  }
+
+  get #sinceLookMs(): number {
+    return this.#options.clock.now() - this.#lookedAtMs;
   }
 
   /**
@@ -235,7 +246,8 @@ export class Claimer {
    * or a higher priority, of which nothing is ready gets a turn's worth of tasks all the same.
    */
   async #fillGaps(): Promise<TurnResult> {
-    const { clock, fairnessTurn, pollMs } = this.#options;
+    const { clock, fairnessTurn } = this.#options;
+    const pollMs = Math.min(this.#options.pollMs, this.#limiter.restMs);
     const tasks = this.#demand.reserve;
     if (tasks <= 0) return { restMs: pollMs };
     const everyMs = this.#lanes.size > BLIND_LANES_MAX ? LOOK_MS : GLANCE_MS;
@@ -261,43 +273,49 @@ export class Claimer {
 
   /** What would start after all that is ready here, turns or not, is left to other workers. */
   #isLacked(): (lane: Lane) => boolean {
-    const queues = this.#executor.lines.names;
-    const readyOf = (queue: string): ReadyLine | undefined => this.#executor.lines.readyOf(queue);
+    const { lines } = this.#executor;
+    const readyOf = (queue: string): ReadyLine | undefined => lines.readyOf(queue);
     let highest: number | undefined;
     return ({ queue, tenant, priority }) => {
-      if (priority === PROBATION) return false; // One at a time, with what is claimed for all.
+      // Probation: one at a time, with what is claimed for all.
+      if (priority === PROBATION || !lines.has(queue)) return false;
       const ready = readyOf(queue);
       if (ready !== undefined && ready.size > 0) return priority > ready.highest(tenant.name);
-      highest ??= Math.max(...queues.map((name) => readyOf(name)?.highest() ?? -Infinity));
+      highest ??= Math.max(...lines.names.map((name) => readyOf(name)?.highest() ?? -Infinity));
       return priority > highest;
     };
   }
 
   async #claimUnkeyed(isNews: boolean): Promise<number> {
-    const { clock } = this.#options;
     const isBlind = isNews && this.#lanes.size > 0 && this.#lanes.size <= BLIND_LANES_MAX;
-    const isLookDue = isNews || clock.now() - this.#lookedAtMs >= LOOK_MS;
-    let looking: Promise<void> | undefined;
-    if (isBlind) {
-      this.#lanes.assumeWork();
-    } else if (isLookDue) {
-      looking = this.#look();
-      await looking;
-    }
+    const sinceLookMs = this.#sinceLookMs;
+    const isOwed = this.#isLookOwed && sinceLookMs >= NEWS_LOOK_MS;
+    if (isBlind) this.#lanes.assumeWork();
+    else if (isNews || isOwed || sinceLookMs >= LOOK_MS) await this.#look();
     await this.#takeLimits();
     const lanes = this.#lanes.choose(this.#wanted, this.#room);
     // When news came, the claim is sent first and the look right behind it, on the same wire.
     const claiming = this.#claim(lanes);
-    if (isBlind) looking = this.#look();
-    const [taken] = await Promise.all([claiming, looking]);
+    const isLooking = isBlind && sinceLookMs >= NEWS_LOOK_MS;
+    const [taken] = await Promise.all([claiming, isLooking ? this.#look() : undefined]);
+    const isUnsure = isBlind && !isLooking;
+    this.#isLookOwed ||= isUnsure;
+    if (isUnsure && taken === 0) await this.#look(); // The news were of something else.
     return taken;
   }
 
   async #takeLimits(): Promise<void> {
     for (const queue of this.#limiter.queues) {
       if (!this.#lanes.hasWork(queue)) continue;
-      await this.#limiter.take(queue, Math.min(this.#demand.want, this.#demand.roomOf(queue)));
+      const room = Math.min(this.#demand.roomOf(queue), this.#roomOfTenants(queue));
+      await this.#limiter.take(queue, Math.min(this.#demand.want, room));
     }
+  }
+
+  /** For what waits. A server takes no slots of a queue that nobody orders there. */
+  #roomOfTenants(queue: string): number {
+    const tenants = this.#lanes.waitingOf(queue);
+    return tenants.reduce((sum, one) => sum + this.#demand.roomOfTenant(queue, one), 0);
   }
 
   /** A claim of keyed tasks. What was not answered is undone before anything else is claimed. */
@@ -310,53 +328,33 @@ export class Claimer {
   }
 
   readonly #room: Room = {
-    ofQueue: (queue) => Math.min(this.#demand.roomOf(queue), this.#limiter.allowed(queue)),
+    ofQueue: (queue, priority) =>
+      Math.min(this.#demand.roomOf(queue, priority), this.#limiter.allowed(queue)),
     ofTenant: (queue, tenant) => this.#demand.roomOfTenant(queue, tenant),
   };
 
   async #claim(lanes: readonly LaneRequest[]): Promise<number> {
     const { rows, packs } = this.#packs.divide(lanes);
-    if (rows.length === 0) await this.#chargeLimits(new Map()); // For a claim that is not made.
-    const [taken, some] = await Promise.all([
-      rows.length === 0 ? 0 : this.#claimRows(rows),
-      this.#packs.claim(packs),
-    ]);
-    return taken + some;
-  }
-
-  async #claimRows(lanes: readonly LaneRequest[]): Promise<number> {
-    const { clock, leaseSeconds, workerId } = this.#options;
-    const isBesideOthers = clock.now() - this.#metOthersAtMs < OTHERS_MS;
-    let missed = 0;
-    const { tasks, byLane } = await this.#claims.take(async (claimId) => {
-      const proofs = this.#limiter.proofs();
-      const facts = { claimId, workerId, leaseSeconds, proofs, isBesideOthers };
-      const claimed = await claimTasks(this.#session, facts, lanes);
-      missed = claimed.missed;
-      return claimed;
-    }, false);
-    if (missed > 0) this.#metOthersAtMs = clock.now();
-    if (tasks.length === 0 && this.#limiter.proofs().length > 0) {
-      // Either nothing is there, which a look tells, or what the claim relied on was not so.
+    const answers = await Promise.allSettled([this.#rows.claim(rows), this.#packs.claim(packs)]);
+    const found = answers.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
+    // One that failed is undone before anything else is claimed; what the other took has started.
+    await this.#chargeLimits(found);
+    for (const answer of answers) if (answer.status === "rejected") throw answer.reason;
+    if (found.some(({ isDoubtful }) => isDoubtful)) {
       this.#limiter.doubt();
       this.#isDoubted = true;
       this.#lookedAtMs = -Infinity;
-      await this.#chargeLimits(byLane);
-      return 0;
     }
-    for (const task of tasks) this.#lanes.passed(task.lane, task.claimOrder);
-    for (const request of lanes) {
-      const isShort = (byLane.get(request.lane) ?? 0) < request.take;
-      // What was missed was not all that is there.
-      if (isShort && missed === 0) this.#lanes.markEmpty(request);
-    }
-    await this.#chargeLimits(byLane, tasks[0]?.claim);
-    return tasks.length;
+    return found.reduce((sum, one) => sum + one.opened + countOf(one.byLane), 0);
   }
 
-  async #chargeLimits(byLane: ReadonlyMap<number, number>, claim?: Claim): Promise<void> {
+  /** Starts count from the later of the claims that used them. */
+  async #chargeLimits(found: readonly Found[]): Promise<void> {
+    const claims = found.flatMap(({ claim }) => claim ?? []);
+    const [last] = claims.sort((a, b) => b.until.getTime() - a.until.getTime());
     for (const queue of this.#limiter.queues) {
-      await this.#limiter.spent(queue, this.#lanes.sumOf(queue, byLane), claim);
+      const count = found.reduce((sum, { byLane }) => sum + this.#lanes.sumOf(queue, byLane), 0);
+      await this.#limiter.spent(queue, count, last);
     }
   }
 
@@ -370,7 +368,10 @@ export class Claimer {
     const look = await lookAtLanes(this.#session, queues, floors);
     const nowMs = clock.now();
     this.#glancedAtMs = nowMs;
-    if (isPassed === undefined) this.#lookedAtMs = nowMs;
+    if (isPassed === undefined) {
+      this.#lookedAtMs = nowMs;
+      this.#isLookOwed = false;
+    }
     if (look !== undefined) {
       if (!(await this.#server.confirms(look.marker))) return;
       const settled = this.#settling.observe(look.oldestRunning, before);

@@ -1,11 +1,12 @@
 import { NotFoundError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
-import { announceChange } from "../cluster/sql/changes.ts";
 import type { Queryable, Store } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
+import { announced } from "./announced.ts";
 import { toJson } from "./new-task.ts";
 import type { Amount } from "./quota.ts";
 import {
+  countDeadLetters,
   type DeadFilter,
   editDeadLetter,
   purgeDeadLetters,
@@ -13,7 +14,7 @@ import {
   weighDeadLetters,
 } from "./sql/act.ts";
 import { readDeadGroups } from "./sql/dead-groups.ts";
-import { listTasks } from "./sql/inspect.ts";
+import { listTasks } from "./sql/list.ts";
 import { type AdminChannels, requireTaskId, type TenantOptions } from "./task-admin.ts";
 import { type TaskView, toTaskView } from "./view.ts";
 
@@ -27,6 +28,11 @@ export interface DeadLetterFilter {
   readonly ids?: readonly string[];
   readonly partitionKey?: string;
   readonly cause?: "attempts_exhausted" | "worker_lost" | "invalid_payload";
+  /**
+   * Only those that died before. Of a redrive it defaults to now, by the database's clock: what is
+   * redriven and dies again is not meant.
+   */
+  readonly diedBefore?: Date;
 }
 
 export interface DeadLetterListOptions {
@@ -39,7 +45,7 @@ export interface DeadLetterListOptions {
   readonly limit?: number;
 }
 
-export type DeadLetterGroupOptions = Pick<DeadLetterListOptions, "queue" | "queues" | "tenant">;
+export type DeadLetterGroupOptions = Omit<DeadLetterFilter, "ids" | "diedBefore">;
 
 /** Dead letters of one queue that died of the same. */
 export interface DeadLetterGroup {
@@ -65,7 +71,16 @@ export interface ActOnManyOptions {
   readonly limit?: number;
 }
 
-const FILTER_KEYS = ["queue", "queues", "tenant", "cause", "kind", "ids", "partitionKey"];
+const FILTER_KEYS = [
+  "queue",
+  "queues",
+  "tenant",
+  "cause",
+  "kind",
+  "ids",
+  "partitionKey",
+  "diedBefore",
+];
 const CAUSES = ["attempts_exhausted", "worker_lost", "invalid_payload"] as const;
 /** Rows per transaction: a desk of a million letters must not be one. */
 const BATCH = 1_000;
@@ -90,15 +105,15 @@ export class DeadLetters {
     requireNumber("limit", limit, { min: 1, max: 1_000, integer: true });
     if (filter.before !== undefined) requireTaskId(filter.before);
     const of = queue === undefined ? queues : [queue];
-    const rows = await listTasks(this.#db, { ...filter, queues: of, state: "dead", limit });
+    const { rows } = await listTasks(this.#db, { ...filter, queues: of, state: "dead", limit });
     return rows.map(toTaskView);
   }
 
   /** What they died of, the most frequent first: of the newest 10,000, at most 200 groups. */
   async groups(options: DeadLetterGroupOptions = {}): Promise<DeadLetterGroups> {
-    refuseUnknown("groups", options, ["queue", "queues", "tenant"]);
-    const { tenant, queue, queues } = options;
-    const scope = { tenant, queues: queue === undefined ? queues : [queue] };
+    const known = ["queue", "queues", "tenant", "cause", "kind", "partitionKey"];
+    refuseUnknown("groups", options, known);
+    const scope = this.#which(options);
     const most = { letters: GROUPED_MAX, groups: GROUPS_MAX };
     const rows = await readDeadGroups(this.#db, scope, most);
     const groups = rows.map(({ first_at: firstAt, last_at: lastAt, ...row }) => ({
@@ -115,12 +130,13 @@ export class DeadLetters {
    * still waits behind them. Returns how many.
    */
   async redrive(filter: DeadLetterFilter = {}, options: ActOnManyOptions = {}): Promise<number> {
-    const count = await this.#inBatches(filter, redriveDeadLetters, options);
-    if (count > 0) {
-      await notify(this.#db, this.#channels.tasks, "");
-      await announceChange(this.#db, this.#channels.changes);
-    }
-    return count;
+    const { diedBefore = (await this.count(filter, 1)).at } = filter;
+    const redrive: Act = async (tx, which, most) => {
+      const ids = await redriveDeadLetters(tx, which, most);
+      if (ids.length > 0) await notify(tx, this.#channels.tasks, "");
+      return ids;
+    };
+    return await this.#inBatches({ ...filter, diedBefore }, redrive, options);
   }
 
   /** How many {@link redrive} would run again, and what they weigh. */
@@ -128,11 +144,18 @@ export class DeadLetters {
     return await weighDeadLetters(this.#db, this.#which(filter), limit);
   }
 
+  /** How many there are, counted up to so many, and until when that was so. */
+  async count(
+    filter: DeadLetterFilter,
+    max: number,
+  ): Promise<{ readonly count: number; readonly at: Date }> {
+    requireNumber("max", max, { min: 1, integer: true });
+    return await countDeadLetters(this.#db, this.#which(filter), max);
+  }
+
   /** Deletes them for good. A key that was parked behind one flows again. Returns how many. */
   async purge(filter: DeadLetterFilter, options: ActOnManyOptions = {}): Promise<number> {
-    const count = await this.#inBatches(filter, purgeDeadLetters, options);
-    if (count > 0) await announceChange(this.#db, this.#channels.changes);
-    return count;
+    return await this.#inBatches(filter, purgeDeadLetters, options);
   }
 
   /** Replaces the payload of one by JSON or bytes, to redrive it afterwards. */
@@ -154,7 +177,7 @@ export class DeadLetters {
     let total = 0;
     for (;;) {
       const most = Math.min(BATCH, limit - total);
-      const done = await this.#db.transaction((tx) => act(tx, which, most));
+      const done = await announced(this.#db, this.#channels.changes, (tx) => act(tx, which, most));
       total += done.length;
       if (done.length < most || total >= limit) return total;
     }

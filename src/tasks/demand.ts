@@ -23,8 +23,8 @@ export interface Demand {
   readonly below?: Below | undefined;
   /** Whether it is worth finding out: asked whenever a slot comes free. */
   readonly mayWant: boolean;
-  /** How many of the queue there is room for, whoever's they are. */
-  roomOf(queue: string): number;
+  /** How many of the queue there is room for, whoever's they are; of a priority, or of any. */
+  roomOf(queue: string, priority?: number): number;
   /** How many of the tenant in the queue. Infinity: the queue's room is everybody's. */
   roomOfTenant(queue: string, tenant: string): number;
   /** How many tasks of the queue are held ready, as so many are done in no time. */
@@ -76,8 +76,8 @@ export class HandlerDemand implements Demand {
     return this.want > 0;
   }
 
-  roomOf(queue: string): number {
-    return this.#executor.lines.freeSlots(queue) + this.#prefetch.size;
+  roomOf(queue: string, priority?: number): number {
+    return this.#executor.lines.freeSlotsFor(queue, priority) + this.#prefetch.size;
   }
 
   roomOfTenant(): number {

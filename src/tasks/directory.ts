@@ -100,6 +100,11 @@ export class QueueDirectory {
     return await this.#remember(queue.name, this.#readNamed(queue.name));
   }
 
+  /** Whether it can be found by its name. */
+  async has(name: string): Promise<boolean> {
+    return this.peek(name) !== undefined || (await this.#read(name)) !== undefined;
+  }
+
   /** All queues that are registered now and whose tasks are for handlers. */
   async names(): Promise<string[]> {
     const rows = await readQueues(this.#db);

@@ -6,7 +6,7 @@ import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import type { KnownQueue, QueueDirectory } from "./directory.ts";
 import { checkHttpCall, resolveCall } from "./http-call.ts";
-import { type NewTask, TASK_KEYS, toJson } from "./new-task.ts";
+import { type NewTask, TASK_KEYS, type TaskOptions, toJson } from "./new-task.ts";
 import { priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult, type StandardSchema } from "./schema.ts";
 import type { TaskShape } from "./sql/enqueue.ts";
@@ -46,6 +46,7 @@ export class TaskEncoder {
   readonly #isMetered: boolean;
   readonly #shapes = new Map<string, EncodedTask["shape"]>();
   readonly #given = new Map<EncodedTask["shape"], string>();
+  #last: { tenant: string; options: TaskOptions; task: EncodedTask } | undefined;
 
   /** @param isMetered whether the tasks count against a quota of their tenant */
   constructor(
@@ -85,6 +86,33 @@ export class TaskEncoder {
       this.#refuseInvalid(result);
       return this.#withShape(task);
     });
+  }
+
+  /**
+   * As `encode`, for who has many tasks with the same options, by identity: those that differ in
+   * nothing but their JSON have the shape of the last one.
+   */
+  encodeAs(
+    tenant: string,
+    options: TaskOptions,
+    payload: JsonText | Uint8Array,
+  ): EncodedTask | Promise<EncodedTask> {
+    const last = this.#last;
+    if (last?.options === options && last.tenant === tenant && payload instanceof JsonText) {
+      this.#checkText(payload.text);
+      return { ...last.task, payload: payload.text };
+    }
+    const encoded = this.encode({ ...options, payload, tenant });
+    if (!(encoded instanceof Promise) && this.#mayRepeat(encoded)) {
+      this.#last = { tenant, options, task: encoded };
+    }
+    return encoded;
+  }
+
+  /** Whether tasks with the same options are the same but for their payloads. */
+  #mayRepeat({ key, idempotency, shape }: EncodedTask): boolean {
+    const isOfItsOwn = key !== "" || idempotency !== undefined || shape.is_binary === true;
+    return !isOfItsOwn && this.#queue.definition?.schema === undefined;
   }
 
   /** A schema that stumbles over a payload refuses it: nobody may take that for an outage. */
@@ -220,8 +248,8 @@ export class TaskEncoder {
     const known = this.#given.get(shape);
     if (known !== undefined) return known;
     const { lane: _lane, priority, max_attempts, options: _options, ...rest } = shape;
-    // Another trace, or a quota that came meanwhile, makes it no other task.
-    const { traceParent: _parent, traceState: _state, ...untraced } = task;
+    // Another trace or cause, or a quota that came meanwhile, makes it no other task.
+    const { traceParent: _parent, traceState: _state, causedBy: _cause, ...untraced } = task;
     const given = JSON.stringify({
       ...rest,
       ...rareOptions(untraced),
@@ -273,6 +301,9 @@ function rareOptions(task: NewTask, isMetered = false): { options?: object } {
   for (const name of ["traceParent", "traceState", "contentType", "webhook"] as const) {
     if (task[name] !== undefined) requireText(name, task[name], TEXT_BYTES_MAX);
   }
+  if (task.causedBy !== undefined && !/^[1-9]\d{0,18}$/.test(task.causedBy)) {
+    throw new InvalidInputError('causedBy is the position of an event as a text, such as "4711"');
+  }
   const options = {
     ...(task.backoff === undefined ? {} : { backoff: resolveBackoff(task.backoff) }),
     ...(task.timeoutSeconds === undefined
@@ -280,6 +311,7 @@ function rareOptions(task: NewTask, isMetered = false): { options?: object } {
       : { timeoutSeconds: requireNumber("timeoutSeconds", task.timeoutSeconds, { min: 0.001 }) }),
     ...(task.webhook === undefined ? {} : { webhook: checkWebhook(task.webhook) }),
     ...(task.http === undefined ? {} : { http: checkHttpCall(task.http) }),
+    ...(task.causedBy === undefined ? {} : { causedBy: task.causedBy }),
     ...(task.traceParent === undefined ? {} : { traceParent: task.traceParent }),
     ...(task.traceState === undefined ? {} : { traceState: task.traceState }),
     ...(isMetered ? { metered: true } : {}),

@@ -4,16 +4,20 @@ import { Attempts, abortTask } from "./attempts.ts";
 import type { ClaimedTask } from "./claimed-task.ts";
 import type { Finisher } from "./finisher.ts";
 import { KeyLines } from "./key-lines.ts";
+import { LeftTasks, type LeftTasksOptions } from "./left-tasks.ts";
+import type { Outcome } from "./outcome.ts";
 import { QueueLines, type QueueLinesOptions } from "./queue-lines.ts";
 import type { TaskActs } from "./running-context.ts";
 import { giveBack, isElsewhere, secondTry, settleCancelled } from "./settlement.ts";
 import type { Settlement } from "./sql/finish.ts";
 import { WorkerStoppingError } from "./task.ts";
 
-export interface ExecutorOptions extends QueueLinesOptions {
-  /** How long a lost task may still count as running in the database. */
-  readonly lostMs: number;
+export interface ExecutorOptions
+  extends QueueLinesOptions,
+    Pick<LeftTasksOptions, "findStanding" | "isLimited"> {
   readonly random: () => number;
+  /** Of handlers, in one round of the event loop. Defaults to 100. */
+  readonly startsPerRound?: number | undefined;
   /** A slot came free, or all tasks of a held key were settled. */
   readonly onRoom: () => void;
   /** A head that was held back has ended: its key may flow again. */
@@ -42,6 +46,7 @@ export class Executor {
   /** What is ready, and where it runs. */
   readonly lines: QueueLines;
   readonly #keys = new KeyLines();
+  readonly #left: LeftTasks;
   readonly #held = new Set<ClaimedTask>();
   #settledCount = 0;
   #isStarting = false;
@@ -56,6 +61,7 @@ export class Executor {
     this.#finisher = finisher;
     this.#workerId = acts.workerId;
     this.#timers = new Timers(options.clock);
+    this.#left = new LeftTasks({ ...options, timers: this.#timers });
     this.#attempts = new Attempts({
       acts,
       timers: this.#timers,
@@ -64,7 +70,7 @@ export class Executor {
       onReturned: (task) => this.#release(task),
     });
     this.#options = options;
-    this.#rounds = new Rounds(STARTS_PER_ROUND, () => {
+    this.#rounds = new Rounds(options.startsPerRound ?? STARTS_PER_ROUND, () => {
       this.#startMore();
       options.onRoom();
     });
@@ -108,7 +114,7 @@ export class Executor {
   #hold(task: ClaimedTask, change: 1 | -1): void {
     if (change === 1) this.#held.add(task);
     else this.#held.delete(task);
-    this.lines.hold(task.queue, change);
+    if (!task.isAdopted) this.lines.hold(task.queue, change);
     if (!task.isOnProbation) return;
     if (change === 1) this.#probation.add(task);
     else this.#probation.delete(task);
@@ -155,6 +161,11 @@ export class Executor {
     this.#attempts.run(task);
   }
 
+  /** How a task ended whose handler tells it later. */
+  ended(task: ClaimedTask, outcome: Outcome): void {
+    this.#attempts.ended(task, outcome);
+  }
+
   /** It runs already, for somebody outside. Whether it may. */
   adopt(task: ClaimedTask): boolean {
     if (this.#isLeaving) return false;
@@ -183,6 +194,11 @@ export class Executor {
     this.giveBack(ready);
   }
 
+  /** Others run tasks of the queue: what has not started here goes back. */
+  leave(queue: string): void {
+    for (const tenant of this.lines.leave(queue)) this.slotsWent(queue, tenant);
+  }
+
   /** Resolves when no handler runs. */
   idle(): Promise<void> {
     if (this.active === 0) return Promise.resolve();
@@ -208,7 +224,7 @@ export class Executor {
     else metrics.leaseLosses.add(1, { queue: task.queue });
     task.handler.settled?.(task, accepted ? settlement.kind : undefined);
     if (!accepted && isElsewhere(settlement)) {
-      this.#leaveToOthers(task, this.#options.lostMs);
+      this.#leaveToOthers(task);
       return;
     }
     this.#forget(task);
@@ -271,7 +287,7 @@ export class Executor {
     if (task.state === "settled" || task.state === "ended") return;
     this.#options.metrics.leaseLosses.add(1, { queue: task.queue });
     abortTask(task, error);
-    this.#leaveToOthers(task, this.#options.lostMs);
+    this.#leaveToOthers(task);
   }
 
   /**
@@ -285,23 +301,22 @@ export class Executor {
   /**
    * The database has it as claimed here, and only the ledger leads the reaper there: the claim must
    * not end. Until it is over it counts against limits, and nothing behind it in its lane may be
-   * claimed.
+   * claimed. What was adopted counts where it was claimed.
+   *
+   * @param ms how long nothing is known to happen to it
    */
-  #leaveToOthers(task: ClaimedTask, ms: number): () => void {
-    const { queue } = task; // All that is kept of it for so long.
+  #leaveToOthers(task: ClaimedTask, ms = 0): () => void {
+    const over = task.isAdopted ? () => {} : this.#countOn(task, ms);
     this.#drop(task);
-    this.lines.hold(queue, 1);
-    let isCounted = true;
-    const uncount = (): void => {
-      if (isCounted) this.lines.hold(queue, -1);
-      isCounted = false;
-      cancel();
-    };
-    const cancel = this.#timers.after(ms, uncount);
-    if (task.key === undefined) return uncount;
+    if (task.key === undefined) return over;
     this.#options.onKeyedLost(task);
     this.#leaveKey(task, task.key, false);
-    return uncount;
+    return over;
+  }
+
+  #countOn({ queue, token }: ClaimedTask, ms: number): () => void {
+    this.lines.hold(queue, 1);
+    return this.#left.leave({ queue, token }, ms, () => this.lines.hold(queue, -1));
   }
 
   /** Lanes that are no longer ours: what has not started belongs to the next owner. */

@@ -11,6 +11,7 @@ import { notify, shapePlansHere } from "../db/sql/session.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { buryTasks, endTasks } from "./sql/finish.ts";
 import { promoteTasks, secondsToClaim, secondsToScheduled } from "./sql/housekeeping.ts";
+import { freeLostLimits } from "./sql/limits.ts";
 import { openLostPacks } from "./sql/open-packs.ts";
 import {
   forgetClaims,
@@ -24,6 +25,8 @@ export interface HousekeeperOptions {
   /** How often to look when nothing is known to be due. */
   readonly turnMs: number;
   readonly leaseMs: number;
+  /** After so long without a heartbeat a worker is lost. */
+  readonly heartbeatTimeoutMs: number;
   readonly workerId: string;
   /** Undefined while another worker leads. */
   readonly term: () => bigint | undefined;
@@ -43,6 +46,8 @@ const LATE_SECONDS = 1;
 const RETRY_MS_MAX = 5_000;
 /** Something due was not taken: somebody has its row locked. */
 const BUSY_MS = 50;
+/** Every enqueue rings, and most schedule nothing: who rings waits for so long after a look. */
+const LOOK_MS = 20;
 /** Who rings asks for what is scheduled: claims are looked at no more often than this. */
 const CLAIMS_MS = 1_000;
 /** One that is due was not taken. */
@@ -62,6 +67,9 @@ export class Housekeeper implements Service {
   readonly #db: Database;
   readonly #options: HousekeeperOptions;
   #checkedAtMs = -Infinity;
+  /** Before then a ring is no reason to look. */
+  #ringsAfterMs = -Infinity;
+  #nextLookMs = -Infinity;
   /** Not before then are claims looked at again. */
   #claimsAfterMs = -Infinity;
   /** When the next of them is due; as soon as may be, when somebody rang too early. */
@@ -82,8 +90,18 @@ export class Housekeeper implements Service {
   }
 
   async #turn(): Promise<TurnResult> {
+    const { clock } = this.#options;
     const term = this.#options.term();
     if (term === undefined) return await this.#turnOfFollower();
+    const waitMs = Math.min(this.#ringsAfterMs, this.#nextLookMs) - clock.now();
+    if (waitMs > 0) return { restMs: waitMs, isDeaf: true };
+    const result = await this.#turnOfLeader(term);
+    this.#ringsAfterMs = clock.now() + LOOK_MS;
+    this.#nextLookMs = clock.now() + (result === "again" ? 0 : result.restMs);
+    return result;
+  }
+
+  async #turnOfLeader(term: bigint): Promise<TurnResult> {
     const reaped = await this.#reapDue(term);
     const promoteInSeconds = await secondsToScheduled(this.#db);
     const promoted =
@@ -138,12 +156,14 @@ export class Housekeeper implements Service {
   }
 
   async #announce(reaped: number, promoted: number): Promise<void> {
-    const { channel, logger, metrics, onWork } = this.#options;
+    const { channel, heartbeatTimeoutMs, logger, metrics, onWork } = this.#options;
     metrics.reaped.add(reaped);
     metrics.promoted.add(promoted);
     if (reaped > 0) logger.warn({ reaped }, "took tasks from a worker that stopped renewing");
     onWork();
     await notify(this.#db, channel, "");
+    // Tasks that are free again must not wait for the slots under which they were lost.
+    if (reaped > 0) await freeLostLimits(this.#db, heartbeatTimeoutMs / 1000);
   }
 
   async #reap(tx: Connection): Promise<number> {

@@ -1,3 +1,4 @@
+import type { JsonText } from "../base/json-text.ts";
 import type { Database } from "../db/database.ts";
 import { setLockTimeout } from "../db/sql/session.ts";
 import { mapDatabaseError } from "../db/sqlstate.ts";
@@ -5,7 +6,7 @@ import type { KnownQueue } from "./directory.ts";
 import { type EncodedTask, TaskEncoder } from "./encode.ts";
 import type { EnqueueContext } from "./enqueue.ts";
 import type { TaskMetrics } from "./metrics.ts";
-import type { NewTask } from "./new-task.ts";
+import type { TaskOptions } from "./new-task.ts";
 import { amountOf } from "./quota.ts";
 import type { QuotaKeeper, Settle } from "./quota-keeper.ts";
 import { type Bulk, findStored, type StoreResult, storeBulks } from "./store.ts";
@@ -49,18 +50,23 @@ export class TaskIntake {
 
   /**
    * Checks a task and writes it down. Most need nothing that must be waited for. The tenant of the
-   * task is whoever `tenant` says.
+   * task is whoever `tenant` says. Who gives the same options again gets it sooner.
    */
-  encode(tenant: string, queue: string, task: NewTask): EncodedTask | Promise<EncodedTask> {
+  encode(
+    tenant: string,
+    queue: string,
+    payload: JsonText | Uint8Array,
+    options: TaskOptions,
+  ): EncodedTask | Promise<EncodedTask> {
     const known = this.#context.directory.peek(queue);
-    const isKeyed = task.partitionKey !== undefined;
+    const isKeyed = options.partitionKey !== undefined;
     const isMetered = this.#options.quotas.isMetered(tenant);
     if (known === undefined || (isKeyed && known.isOpen)) {
       return this.#find(tenant, queue, isKeyed).then((found) =>
-        this.#encoderOf(found, isMetered).encode({ ...task, tenant }),
+        this.#encoderOf(found, isMetered).encode({ ...options, payload, tenant }),
       );
     }
-    return this.#encoderOf(known, isMetered).encode({ ...task, tenant });
+    return this.#encoderOf(known, isMetered).encodeAs(tenant, options, payload);
   }
 
   /** As `QuotaKeeper.admit`, for tasks of one tenant. */
@@ -123,14 +129,14 @@ export class TaskIntake {
   }
 
   #count(bulks: readonly Bulk[], results: readonly (readonly StoreResult[])[]): void {
-    const counts = new Map<string, number>();
+    const counts = new Map<EncodedTask["shape"], number>();
     for (const [index, { tasks }] of bulks.entries()) {
+      const ofBulk = results[index] ?? [];
       for (const [place, { shape }] of tasks.entries()) {
-        if (typeof results[index]?.[place] !== "string") continue;
-        counts.set(shape.queue, (counts.get(shape.queue) ?? 0) + 1);
+        if (typeof ofBulk[place] === "string") counts.set(shape, (counts.get(shape) ?? 0) + 1);
       }
     }
-    for (const [queue, count] of counts) this.#options.metrics.enqueued.add(count, { queue });
+    for (const [{ queue }, count] of counts) this.#options.metrics.enqueued.add(count, { queue });
   }
 
   async close(): Promise<void> {

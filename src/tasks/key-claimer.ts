@@ -7,10 +7,10 @@ import { allowanceOf } from "./key-allowance.ts";
 import { KeyHeads } from "./key-heads.ts";
 import { type Asked, HELD_MAX, KeyLaneBook } from "./key-lanes.ts";
 import { KeyPacks, type KeyPacksOptions } from "./key-packs.ts";
-import { KeyRates, strictestKeyRate } from "./key-rates.ts";
+import { KeyRates, keyRatesOf } from "./key-rates.ts";
 import type { ClaimFacts, KeySpace, TakeRows } from "./key-space.ts";
 import type { Limiter } from "./limiter.ts";
-import type { Limits, Rate } from "./limits.ts";
+import type { Limits } from "./limits.ts";
 import type { ServerWatch } from "./server-watch.ts";
 import type { Settling } from "./settling.ts";
 import { FIELD } from "./sql/claim.ts";
@@ -67,7 +67,7 @@ export class KeyClaimer {
   readonly #parts: KeyClaimerParts;
   readonly space: KeySpace;
   #rates: KeyRates | undefined;
-  #keyRate: Rate | null = null;
+  #knownRates = "[]";
   #epoch = "";
   #unopened: number[] = [];
   readonly #lanes: KeyLaneBook;
@@ -92,10 +92,12 @@ export class KeyClaimer {
       executor,
       lanes: this.#lanes,
       epoch: () => this.#epoch,
+      rates: () => this.#rates,
     });
     this.#packs = new KeyPacks(session, space.id, {
       ...parts.packs,
       clock: parts.clock,
+      limiter: parts.limiter,
       onOpened: () => {
         this.#lanes.assumeWork();
         parts.packs.onOpened();
@@ -105,11 +107,12 @@ export class KeyClaimer {
 
   /** As they are stored: a person may have changed them. */
   useLimits(limits: ReadonlyMap<string, Limits>): void {
-    const rate = strictestKeyRate(this.space.queues, limits);
-    const known = this.#keyRate;
-    if (known?.count === rate?.count && known?.seconds === rate?.seconds) return;
-    this.#keyRate = rate;
-    this.#rates = rate === null ? undefined : new KeyRates(rate, this.#clock);
+    const rates = keyRatesOf(this.space.queues, limits);
+    const known = JSON.stringify(rates);
+    if (known === this.#knownRates) return;
+    this.#knownRates = known;
+    this.#rates = rates.length === 0 ? undefined : new KeyRates(rates, this.#clock);
+    this.#heads.next.changed();
   }
 
   /** What the database says we own. */
@@ -271,15 +274,21 @@ export class KeyClaimer {
     const rows = await this.#claimRows(want, facts, take);
     if (rows > 0) this.#packs.found();
     if (rows >= want || this.#lanes.size === 0) return rows;
-    const [queue] = this.#allowance(want) === undefined ? this.space.queues : [];
+    // Whole packs if nothing but limits bounds them.
+    const isBound = this.#allowance(want, () => Infinity) !== undefined;
+    const [queue] = isBound ? [] : this.space.queues;
     const { marker } = this.#server;
     const owner = { ...facts, baseId: this.space.baseId, epoch: this.#epoch, marker };
-    return rows + (await this.#packs.claim(want - rows, queue, owner, this.#fullKeys()));
+    const request = { ...owner, queue, full: this.#fullKeys() };
+    return rows + (await this.#packs.claim(want - rows, request));
   }
 
   async #claimRows(want: number, facts: ClaimFacts, take: TakeRows): Promise<number> {
     if (want <= 0 || !this.#isBusy) return 0;
-    await this.#limiter.takeAll(this.space.queues, want);
+    const { queues, tenant } = this.space;
+    // A server takes no slots of a queue that nobody orders there.
+    const ordered = queues.filter((queue) => this.#parts.roomOf(queue, tenant) > 0);
+    await this.#limiter.takeAll(ordered, want);
     // From here to the statement nothing is waited for: no lane of it is closed meanwhile.
     const asked = this.#lanes.asks(this.#fullKeys());
     const busy = this.#lanes.busy(asked.full);
@@ -337,7 +346,10 @@ export class KeyClaimer {
     return count;
   }
 
-  #allowance(want: number): KeyAllowance | undefined {
+  #allowance(
+    want: number,
+    limitOf = (queue: string): number => this.#limiter.allowed(queue),
+  ): KeyAllowance | undefined {
     const { id, tenant, isShared } = this.space;
     // Of few that are wanted none too many are taken, and of a queue that nobody asks for none.
     const isFew = isShared || want < Math.max(this.#lanes.size, FEW);
@@ -346,7 +358,7 @@ export class KeyClaimer {
       perKey: this.#parts.perKey(tenant),
       held: () => this.#executor.keys.counts(id),
       rates: this.#rates,
-      limitOf: (queue) => this.#limiter.allowed(queue),
+      limitOf,
       roomOf: (queue) => {
         const room = this.#parts.roomOf(queue, tenant);
         if (room === Infinity || !isFew) return Infinity;

@@ -2,15 +2,22 @@ import type { Clock } from "../base/clock.ts";
 import type { Queryable } from "../db/database.ts";
 import { PACK_TASKS_MAX } from "./claimed-pack.ts";
 import type { Taken } from "./claims.ts";
+import type { Limiter } from "./limiter.ts";
 import { bucketSet } from "./sql/bucket-owners.ts";
-import { claimKeyedPacks, type Obstacle, type WaitingPacks } from "./sql/key-packs.ts";
+import type { GrantProof } from "./sql/claim.ts";
+import {
+  claimKeyedPacks,
+  type Obstacle,
+  probeKeySpace,
+  type WaitingPacks,
+} from "./sql/key-packs.ts";
 import { openKeyedPacks } from "./sql/open-packs.ts";
 import type { ClaimedPacks } from "./sql/packs.ts";
 import { bucketOfLane } from "./task.ts";
 
 export interface KeyPacksOptions {
-  /** Whether packs of the queue are taken whole: a worker must be fast, and the queue unlimited. */
-  readonly isWhole: (queue: string) => boolean;
+  /** Whether packs of a queue that allows so many tasks are taken whole: a worker must be fast. */
+  readonly isWhole: (queue: string, allowed: number) => boolean;
   /** How a claim of packs is made; the claimer hands it down. */
   readonly take: (claim: (claimId: string) => Promise<ClaimedPacks>) => Promise<Taken>;
   /** Tasks that waited in packs wait as rows now, some perhaps in other workers' buckets. */
@@ -30,6 +37,13 @@ export interface OwnerFacts {
   readonly marker: string | null;
 }
 
+export interface KeyPackRequest extends OwnerFacts {
+  /** Whose packs may be taken whole. Undefined: nobody's. */
+  readonly queue: string | undefined;
+  /** Keys of which no more may wait here. */
+  readonly full: readonly string[];
+}
+
 /**
  * The packs of one key space in which this worker has buckets. Packs and rows of a bucket are one
  * line, in the order of their numbers: rows behind the first pack are not claimed, and a pack is
@@ -39,7 +53,7 @@ export interface OwnerFacts {
 export class KeyPacks {
   readonly #session: Queryable;
   readonly #keySpaceId: number;
-  readonly #options: KeyPacksOptions;
+  readonly #options: KeyPacksOptions & { readonly limiter: Limiter };
   readonly #clock: Clock;
   #searchAgainAtMs = -Infinity;
   #buckets = bucketSet([]);
@@ -53,7 +67,7 @@ export class KeyPacks {
   constructor(
     session: Queryable,
     keySpaceId: number,
-    options: KeyPacksOptions & { readonly clock: Clock },
+    options: KeyPacksOptions & { readonly clock: Clock; readonly limiter: Limiter },
   ) {
     this.#clock = options.clock;
     this.#session = session;
@@ -116,24 +130,50 @@ export class KeyPacks {
   }
 
   /**
-   * Takes packs for about `want` tasks, or opens some. Returns how many tasks, or packs. When rows
-   * of `full` keys wait, nobody knows whether the next pack has anything else: then one is opened
-   * at a time, and as long as nothing is found, not the whole backlog at once.
+   * Takes packs for about `want` tasks, or opens some. When rows of `full` keys wait, nobody knows
+   * whether the next pack has anything else: then one is opened at a time, and while nothing is
+   * found, not the whole backlog at once.
    */
-  async claim(
-    want: number,
-    queue: string | undefined,
-    facts: OwnerFacts,
-    full: readonly string[],
-  ): Promise<number> {
+  async claim(want: number, request: KeyPackRequest): Promise<number> {
     if (!this.#mayWait) return 0;
-    if (queue === undefined || !this.#options.isWhole(queue)) {
-      return full.length === 0 ? await this.#open(want) : await this.#search();
+    const { limiter, isWhole } = this.#options;
+    const { queue, full } = request;
+    if (queue !== undefined && isWhole(queue, Infinity)) {
+      await limiter.take(queue, want); // Only for what may be claimed with it: others lack it.
+      if (isWhole(queue, limiter.allowed(queue)))
+        return await this.#claimWhole(want, queue, request);
     }
-    const take = Math.floor(want / PACK_TASKS_MAX);
+    return full.length === 0 ? await this.#open(want) : await this.#search();
+  }
+
+  async #claimWhole(want: number, queue: string, facts: OwnerFacts): Promise<number> {
+    const { limiter } = this.#options;
+    const take = Math.floor(Math.min(want, limiter.allowed(queue)) / PACK_TASKS_MAX);
     if (take === 0) return 0;
+    const proofs = limiter.proofs().filter((one) => one.queue === queue);
+    const { packs, tasks } = await this.#take(take, facts, proofs);
+    await limiter.spent(queue, tasks.length, tasks[0]?.claim);
+    if (packs === 0 && this.#obstacle === null && proofs.length > 0) return await this.#doubt();
+    if (packs < take && this.#obstacle === null) this.#mayWait = false;
+    if (packs > 0 || this.#obstacle === null || this.#obstacle === "behind") return tasks.length;
+    return await this.#open(this.#obstacle === "held" ? 1 : want);
+  }
+
+  /** Nothing was found, or what the claim relied on was not so: only a look tells. */
+  async #doubt(): Promise<0> {
+    this.#options.limiter.doubt();
+    this.#searchAgainAtMs = this.#clock.now() + SEARCH_MS;
+    this.probed((await probeKeySpace(this.#session, this.waiting)).hasPacks);
+    return 0;
+  }
+
+  async #take(
+    take: number,
+    facts: OwnerFacts,
+    proofs: readonly GrantProof[],
+  ): Promise<Taken & { readonly packs: number }> {
     const mine = { owned: this.#owned, lanes: this.#lanes };
-    const request = { ...facts, ...this.waiting, ...mine, take };
+    const request = { ...facts, ...this.waiting, ...mine, take, proofs };
     let packs = 0;
     const { tasks } = await this.#options.take(async (claimId) => {
       const claimed = await claimKeyedPacks(this.#session, { ...request, claimId });
@@ -141,9 +181,7 @@ export class KeyPacks {
       packs = claimed.packs.length;
       return claimed;
     });
-    if (packs < take && this.#obstacle === null) this.#mayWait = false;
-    if (packs > 0 || this.#obstacle === null || this.#obstacle === "behind") return tasks.length;
-    return await this.#open(this.#obstacle === "held" ? 1 : want);
+    return { tasks, packs };
   }
 
   /** Rows were claimed: the next search may begin at once. */

@@ -1,14 +1,57 @@
 import type { Clock } from "../base/clock.ts";
 import type { Limits, Rate } from "./limits.ts";
 
-/** Of several queues that share keys. Null: none of them has one. */
-export function strictestKeyRate(
+/** Of queues that share keys. All of them hold: which is stricter depends on the window. */
+export function keyRatesOf(
   queues: readonly string[],
   limits: ReadonlyMap<string, Limits>,
-): Rate | null {
+): readonly Rate[] {
   const rates = queues.flatMap((queue) => limits.get(queue)?.keyRate ?? []);
-  const perSecond = ({ count, seconds }: Rate): number => count / seconds;
-  return rates.toSorted((a, b) => perSecond(a) - perSecond(b))[0] ?? null;
+  const isFirst = (rate: Rate, place: number): boolean =>
+    rates.findIndex((one) => one.count === rate.count && one.seconds === rate.seconds) === place;
+  return rates.filter(isFirst);
+}
+
+/** A key with less than all its starts. */
+export interface SpentKey {
+  readonly tenant: string;
+  readonly key: string;
+  readonly allowed: number;
+}
+
+/**
+ * Claims per key in any window of each period, counted by the one worker that owns the key's
+ * bucket. Who takes a bucket over does not know what was spent before, so it waits for one period.
+ */
+export class KeyRates {
+  readonly #each: readonly KeyRate[];
+
+  constructor(rates: readonly Rate[], clock: Clock) {
+    this.#each = rates.map((rate) => new KeyRate(rate, clock));
+  }
+
+  restart(): void {
+    for (const one of this.#each) one.restart();
+  }
+
+  /** Starts allowed of a key that was not used since the restart. */
+  fresh(): number {
+    return Math.min(...this.#each.map((one) => one.fresh()));
+  }
+
+  spend(tenant: string, key: string): void {
+    for (const one of this.#each) one.spend(tenant, key);
+  }
+
+  /** By each rate: a key may be in it more than once, and the least counts. */
+  spent(): SpentKey[] {
+    return this.#each.flatMap((one) => one.spent());
+  }
+
+  /** Milliseconds until some key that has none left may start again, or sooner. */
+  nextMs(): number {
+    return Math.min(...this.#each.map((one) => one.nextMs()));
+  }
 }
 
 interface Starts {
@@ -18,11 +61,8 @@ interface Starts {
   readonly atMs: number[];
 }
 
-/**
- * Claims per key in any window of the period, counted by the one worker that owns the key's bucket.
- * Who takes a bucket over does not know what was spent before, so it waits for one period.
- */
-export class KeyRates {
+/** One of them. */
+class KeyRate {
   readonly #rate: Rate;
   readonly #clock: Clock;
   readonly #starts = new Map<string, Starts>();
@@ -39,7 +79,6 @@ export class KeyRates {
     this.#sinceMs = this.#clock.now();
   }
 
-  /** Starts allowed of a key that was not used since the restart. */
   fresh(): number {
     return this.#clock.now() - this.#sinceMs >= this.#periodMs ? this.#rate.count : 0;
   }
@@ -51,10 +90,10 @@ export class KeyRates {
     this.#starts.set(id, known);
   }
 
-  /** Keys with less than all their starts. Those of which nothing counts any more are forgotten. */
-  spent(): { tenant: string; key: string; allowed: number }[] {
+  /** Keys of which nothing counts any more are forgotten. */
+  spent(): SpentKey[] {
     const edgeMs = this.#clock.now() - this.#periodMs;
-    const left: { tenant: string; key: string; allowed: number }[] = [];
+    const left: SpentKey[] = [];
     for (const [id, { tenant, key, atMs }] of this.#starts) {
       while (atMs.length > 0 && (atMs[0] ?? 0) <= edgeMs) atMs.shift();
       if (atMs.length === 0) this.#starts.delete(id);
@@ -63,15 +102,16 @@ export class KeyRates {
     return left;
   }
 
-  /** Milliseconds until some key that has none left may start again. */
   nextMs(): number {
     this.spent(); // Forgets what no longer counts.
     const now = this.#clock.now();
-    const waits = this.fresh() > 0 ? [] : [this.#sinceMs + this.#periodMs - now];
+    let firstMs = this.fresh() > 0 ? Infinity : this.#sinceMs;
     for (const { atMs } of this.#starts.values()) {
-      if (atMs.length >= this.#rate.count) waits.push((atMs[0] ?? 0) + this.#periodMs - now);
+      // The last of those that must be over.
+      const at = atMs[atMs.length - this.#rate.count];
+      if (at !== undefined && at < firstMs) firstMs = at;
     }
-    return Math.max(1, Math.min(Infinity, ...waits));
+    return Math.max(1, firstMs + this.#periodMs - now);
   }
 
   /** A little longer than said: the server counts from when the claim reaches it. */

@@ -49,7 +49,7 @@ export interface Below {
 
 /** How many tasks a worker can take. */
 export interface Room {
-  ofQueue(queue: string): number;
+  ofQueue(queue: string, priority: number): number;
   ofTenant(queue: string, tenant: string): number;
 }
 
@@ -188,6 +188,12 @@ export class LaneBook {
     return [...this.#lanes.values()].some((lane) => lane.queue === queue && !lane.isEmpty);
   }
 
+  /** Tenants of whom something waits. */
+  waitingOf(queue: string): string[] {
+    const waiting = [...this.#lanes.values()].filter((one) => one.queue === queue && !one.isEmpty);
+    return [...new Set(waiting.map(({ tenant }) => tenant.name))];
+  }
+
   /** Of counts by lane, those of one queue. */
   sumOf(queue: string, counts: ReadonlyMap<number, number>): number {
     let sum = 0;
@@ -323,7 +329,7 @@ class Plan {
   }
 
   roomOf({ queue, priority, tenant }: Lane): number {
-    const ofQueue = this.#room.ofQueue(queue) - (this.#byQueue.get(queue) ?? 0);
+    const ofQueue = this.#room.ofQueue(queue, priority) - (this.#byQueue.get(queue) ?? 0);
     const asked = this.#byTenant.get(tenant.name) ?? 0;
     const ofTenant = this.#room.ofTenant(queue, tenant.name) - asked;
     const ofLow = priority < this.#below ? this.#tasksBelow : Infinity;

@@ -1,14 +1,20 @@
 import type { Clock } from "../base/clock.ts";
 import type { Claim, ClaimedTask } from "./claimed-task.ts";
-import type { Limits } from "./limits.ts";
+import { type Limits, NO_LIMITS, type Rate } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import type { TaskSession } from "./session.ts";
 import type { GrantProof } from "./sql/claim.ts";
-import { readGrants, returnLimits, takeLimits, useStarts } from "./sql/limits.ts";
+import { bookLimits, readGrants, returnLimits, takeLimits, useStarts } from "./sql/limits.ts";
 
-/** Starts that were taken for the next claim. */
+/** Starts that were taken for the next claims. */
 interface Starts {
-  readonly count: number;
+  /** What is left of them. */
+  count: number;
+  used: number;
+  /** Seconds since 1970 by which they had been used. Null: by now. */
+  usedBy: number | null;
+  /** Whether they are more than one claim needs. */
+  readonly isSpare: boolean;
   /** Where they are counted. Null: the limit is gone. */
   readonly slice: string | null;
   /** Until when a claim may use them. */
@@ -25,7 +31,7 @@ interface Share {
   lateMs: number;
   usedAtMs: number;
   retryAtMs: number;
-  /** The limit was lowered: slots that come free go back instead of being used again. */
+  /** The limit is new or lower: slots that come free go back instead of being used again. */
   isShrinking: boolean;
 }
 
@@ -47,20 +53,28 @@ const LATE_MS_MIN = 1_000;
 const LATE_MS_MAX = 60_000;
 /** After a claim that came too late. */
 const TOO_LATE_MS = 10;
+/** Of a rate that allows many times more, starts are taken for so many claims at once. */
+const CLAIMS_AHEAD = 4;
+const AHEAD_SHARE_MAX = 0.1;
 /** What is lost of an instant that becomes a Date. */
 const ROUNDING_SECONDS = 0.002;
 
 /**
- * This worker's share of the limits of its queues. Slots are held over many claims, so a limit that
- * does not bind costs nothing; starts are taken for one claim, and what it does not use goes back.
- * A worker that is taken for dead loses its slots when its last claim is gone; it may not know, so
- * every claim names the slots it relies on.
+ * This worker's share of the limits of its queues. Slots are held over many claims, and starts are
+ * taken for several if the rate allows many more, so that a limit which does not bind costs next to
+ * nothing. Else they are taken for one claim, and what it does not use goes back.
+ * A worker that is taken for dead loses slots under which no task stands; it may not know, so every
+ * claim names the slots it relies on.
+ *
+ * What runs when a limit comes to its queue is given slots with it by the database, more than there
+ * are if need be. What this worker claims before it has heard of it is booked when it has.
  */
 export class Limiter {
   readonly #session: TaskSession;
   readonly #options: LimiterOptions;
   readonly #shares = new Map<string, Share>();
   #incarnation = -1;
+  #doubts = 0;
 
   constructor(session: TaskSession, options: LimiterOptions) {
     this.#session = session;
@@ -70,29 +84,21 @@ export class Limiter {
   /** As the database has them: a person may have changed them. */
   use(limits: ReadonlyMap<string, Limits>): void {
     for (const [queue, one] of limits) {
-      const isLimited = one.concurrency !== null || one.rate !== null;
       const known = this.#shares.get(queue);
-      if (known !== undefined) {
-        if ((one.concurrency ?? Infinity) < (known.limits.concurrency ?? Infinity)) {
-          known.isShrinking = true;
-        }
-        known.limits = one;
-      } else if (isLimited) {
-        this.#shares.set(queue, {
-          limits: one,
-          slots: 0,
-          starts: undefined,
-          lateMs: LATE_MS_MIN,
-          usedAtMs: 0,
-          retryAtMs: -Infinity,
-          isShrinking: false,
-        });
-      }
+      if (known === undefined && one.concurrency === null && one.rate === null) continue;
+      const share = known ?? newShare();
+      const before = share.limits.concurrency ?? Infinity;
+      const isLower = (one.concurrency ?? Infinity) < before;
+      if (isLower && before === Infinity) this.doubt(); // We may have slots for what runs.
+      share.isShrinking = one.concurrency !== null && (isLower || share.isShrinking);
+      share.limits = one;
+      this.#shares.set(queue, share);
     }
   }
 
+  /** Those that have limits now. */
   get queues(): string[] {
-    return [...this.#shares.keys()];
+    return [...this.#shares.keys()].filter((queue) => this.isLimited(queue));
   }
 
   isLimited(queue: string): boolean {
@@ -107,14 +113,20 @@ export class Limiter {
     const { concurrency, rate } = share.limits;
     if (share.isShrinking) return 0;
     const slots = concurrency === null ? Infinity : share.slots - this.#options.held(queue);
-    const starts = rate === null ? Infinity : (share.starts?.count ?? 0);
+    const starts = rate === null ? Infinity : (this.#startsOf(share)?.count ?? 0);
     return Math.max(0, Math.min(slots, starts));
+  }
+
+  /** Those that claims have left are good for a while only: the next one must not come too late. */
+  #startsOf({ starts, lateMs }: Share): Starts | undefined {
+    if (starts === undefined || starts.used === 0) return starts;
+    return this.#options.clock.now() - starts.askedAtMs > lateMs / 2 ? undefined : starts;
   }
 
   /** What the claims of limited queues rely on. */
   proofs(): GrantProof[] {
     return [...this.#shares].flatMap(([queue, share]) => {
-      const deadline = share.starts?.deadline ?? null;
+      const deadline = this.#startsOf(share)?.deadline ?? null;
       const slots = share.limits.concurrency === null ? 0 : share.slots;
       return slots === 0 && deadline === null ? [] : [{ queue, slots, deadline }];
     });
@@ -129,13 +141,21 @@ export class Limiter {
     const { clock, held, workerId, metrics } = this.#options;
     if (clock.now() < share.retryAtMs) return;
     const { concurrency, rate } = share.limits;
+    if (concurrency !== null && held(queue) > share.slots) {
+      share.isShrinking = true;
+      share.slots = await bookLimits(this.#session, queue, workerId);
+    }
     const wantSlots =
       concurrency === null
         ? 0
         : Math.max(0, Math.min(want, concurrency) + held(queue) - share.slots);
-    // Those that are left go first: they are counted apart from new ones, and have their own end.
-    const wantStarts = rate === null || share.starts !== undefined ? 0 : want;
     share.usedAtMs = clock.now();
+    const left = this.#startsOf(share);
+    // Too few of those that were taken ahead would make small claims, of rows instead of packs.
+    const isRest = left?.isSpare === true && left.used > 0 && left.count < want;
+    if (left === undefined || isRest) await this.#settle(queue, share);
+    // Those that are left go first: they are counted apart from new ones, and have their own end.
+    const wantStarts = rate === null || share.starts !== undefined ? 0 : startsFor(want, rate);
     if (wantSlots === 0 && wantStarts === 0) return;
     const askedAtMs = clock.now();
     const taken = await takeLimits(this.#session, queue, workerId, {
@@ -148,7 +168,8 @@ export class Limiter {
     if (taken.slots > 0) share.isShrinking = false;
     if (taken.starts > 0) {
       const { starts: count, slice, deadline } = taken;
-      share.starts = { count, slice, deadline, askedAtMs };
+      const isSpare = wantStarts > want;
+      share.starts = { count, used: 0, usedBy: 0, isSpare, slice, deadline, askedAtMs };
     }
     if (this.allowed(queue) > 0) return;
     metrics.limitWaits.add(1, { queue });
@@ -160,16 +181,27 @@ export class Limiter {
   async spent(queue: string, count: number, claim?: Claim): Promise<void> {
     const share = this.#shares.get(queue);
     if (share?.starts === undefined) return;
-    const { count: taken, slice, askedAtMs } = share.starts;
-    share.starts = undefined;
+    const { starts } = share;
     const nowMs = this.#options.clock.now();
-    const tookMs = nowMs - askedAtMs;
+    const tookMs = nowMs - share.usedAtMs;
     if (count === 0 && tookMs >= share.lateMs) share.retryAtMs = nowMs + TOO_LATE_MS;
     share.lateMs = Math.min(Math.max(LATE_MS_MIN, 2 * tookMs), LATE_MS_MAX);
-    if (slice === null) return;
-    const unused = Math.max(0, taken - count);
-    const usedBy = claim === undefined ? null : this.#madeBy(claim);
-    await useStarts(this.#session, queue, slice, { used: count, unused, usedBy });
+    starts.count = Math.max(0, starts.count - count);
+    starts.used += count;
+    const isKnown = starts.usedBy !== null && claim !== undefined;
+    if (count > 0) starts.usedBy = isKnown ? this.#madeBy(claim) : null;
+    // What is left is for the next claim, which comes soon or not at all: see `trim`.
+    if (count > 0 && starts.isSpare && starts.count > 0) return;
+    await this.#settle(queue, share);
+  }
+
+  /** Says what became of starts that were taken. */
+  async #settle(queue: string, share: Share): Promise<void> {
+    const { starts } = share;
+    share.starts = undefined;
+    if (starts === undefined || starts.slice === null) return;
+    const { used, count: unused, usedBy } = starts;
+    await useStarts(this.#session, queue, starts.slice, { used, unused, usedBy });
   }
 
   /** Seconds since 1970, on the server's clock; never before it was made. */
@@ -184,12 +216,13 @@ export class Limiter {
     await returnLimits(this.#session, queue, this.#options.workerId, idle);
   }
 
-  /** Gives back slots that nothing here has used for a while; all that are free when it stops. */
+  /** Gives back what nothing here has used for a while; all that is free when it stops. */
   async trim(isStopping = false): Promise<void> {
+    await this.#reread();
     for (const [queue, share] of this.#shares) {
-      const idle = share.slots - this.#options.held(queue);
       const isRecent = this.#options.clock.now() - share.usedAtMs < IDLE_MS;
-      if (idle <= 0 || (isRecent && !isStopping)) continue;
+      if (isRecent && !isStopping) continue;
+      await this.#settle(queue, share);
       await this.#shrink(queue, share);
     }
   }
@@ -206,29 +239,50 @@ export class Limiter {
     for (const queue of queues) await this.spent(queue, counts.get(queue) ?? 0, tasks[0]?.claim);
   }
 
-  /** Milliseconds until a held-back queue is worth asking again, or slots are to be given back. */
+  /** Milliseconds until a held-back queue is worth asking again, or something is given back. */
   get restMs(): number {
     const now = this.#options.clock.now();
-    const waits = [...this.#shares].flatMap(([queue, share]) => [
-      ...(share.retryAtMs > now ? [share.retryAtMs - now] : []),
-      ...(share.slots > this.#options.held(queue) ? [share.usedAtMs + IDLE_MS - now] : []),
-    ]);
+    const waits = [...this.#shares].flatMap(([queue, share]) => {
+      const isIdle = share.slots > this.#options.held(queue) || share.starts !== undefined;
+      return [
+        ...(share.retryAtMs > now ? [share.retryAtMs - now] : []),
+        ...(isIdle ? [share.usedAtMs + IDLE_MS - now] : []),
+      ];
+    });
     return Math.max(1, Math.min(Infinity, ...waits));
   }
 
   /** The server may have crashed, and what it had not written yet is gone. */
   async #reread(): Promise<void> {
     if (this.#shares.size === 0 || this.#incarnation === this.#session.incarnation) return;
+    const doubts = this.#doubts;
     const grants = await readGrants(this.#session, this.#options.workerId);
-    this.#incarnation = this.#session.incarnation;
+    if (doubts === this.#doubts) this.#incarnation = this.#session.incarnation;
     for (const [queue, share] of this.#shares) {
       share.slots = grants.get(queue) ?? 0;
       share.starts = undefined;
     }
   }
 
-  /** A claim found its proof wrong: what we hold must be read again. */
+  /** What we hold may be otherwise, as when a claim found its proof wrong: it is read again. */
   doubt(): void {
     this.#incarnation = -1;
+    this.#doubts += 1;
   }
 }
+
+/** How many are asked for, for a claim of `want` tasks. */
+function startsFor(want: number, rate: Rate): number {
+  const ahead = want * CLAIMS_AHEAD;
+  return ahead <= rate.count * AHEAD_SHARE_MAX ? ahead : want;
+}
+
+const newShare = (): Share => ({
+  limits: NO_LIMITS,
+  slots: 0,
+  starts: undefined,
+  lateMs: LATE_MS_MIN,
+  usedAtMs: -Infinity,
+  retryAtMs: -Infinity,
+  isShrinking: false,
+});

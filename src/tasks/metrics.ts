@@ -15,6 +15,7 @@ export class TaskMetrics {
   readonly reaped = new Counter("tidemill_tasks_reaped_total", "Tasks taken from lost workers");
   readonly promoted = new Counter("tidemill_tasks_promoted_total", "Scheduled tasks made pending");
   readonly limitWaits = new Counter("tidemill_task_limit_waits_total", "Claims a limit held back");
+  readonly turns = new Counter("tidemill_task_turns_total", "Turns that ended for another tenant");
   readonly running = new Gauge("tidemill_tasks_running", "Handlers running now");
   readonly oldestPending = new Gauge(
     "tidemill_task_oldest_pending_seconds",
@@ -25,7 +26,6 @@ export class TaskMetrics {
   readonly #hot = new Map<string, { completions: { value: number }; duration: HistogramSeries }>();
 
   ended(task: ClaimedTask, settlement: Settlement, nowMs: number): void {
-    const labels = { queue: task.queue };
     const hot = this.#hotSeries(task.queue);
     if (task.startedAtMs > 0) {
       this.duration.observeIn(hot.duration, (nowMs - task.startedAtMs) / 1000);
@@ -35,6 +35,7 @@ export class TaskMetrics {
       return;
     }
     const { outcome } = settlement.row;
+    const labels = { queue: task.queue };
     if (outcome !== "abandoned" && outcome !== "cancelled") {
       this.failures.add(1, { ...labels, outcome });
     }

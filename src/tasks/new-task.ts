@@ -29,6 +29,8 @@ export interface TaskOptions {
   readonly webhook?: string;
   /** Of a task of an `http` queue: what to call, and how. Defaults to what the queue says. */
   readonly http?: HttpCall;
+  /** Position of the event that caused it, for people. Routes set it. Defaults to none. */
+  readonly causedBy?: string;
   readonly traceParent?: string;
   readonly traceState?: string;
   /** Defaults to "default". */
@@ -57,6 +59,7 @@ export const TASK_KEYS: readonly string[] = [
   "idempotencySeconds",
   "webhook",
   "http",
+  "causedBy",
   "traceParent",
   "traceState",
   "tenant",

@@ -1,9 +1,10 @@
 import { isPackLane, PACK_TASKS_MAX, rowLane } from "./claimed-pack.ts";
 import type { Claims } from "./claims.ts";
+import { type Found, NOTHING } from "./found.ts";
 import type { KeyPacksOptions } from "./key-packs.ts";
 import type { LaneBook } from "./lanes.ts";
 import type { TaskSession } from "./session.ts";
-import type { LaneRequest } from "./sql/claim.ts";
+import type { GrantProof, LaneRequest } from "./sql/claim.ts";
 import { openWaitingPacks } from "./sql/open-packs.ts";
 import { claimPacks } from "./sql/packs.ts";
 
@@ -14,6 +15,10 @@ export interface PackClaimerOptions {
   readonly ready: (queue: string) => number;
   /** Whether tasks of the queue must be claimed one by one. */
   readonly isByRow: (queue: string) => boolean;
+  /** How many tasks of the queue its limits allow; Infinity: there are none. */
+  readonly allowed: (queue: string) => number;
+  /** What claims of limited queues rely on. */
+  readonly proofs: () => readonly GrantProof[];
   /** Tasks that waited in packs wait as rows now: others may want some of them. */
   readonly onOpened: () => void;
 }
@@ -35,8 +40,9 @@ const READY_MIN = 5 * PACK_TASKS_MAX;
 /**
  * Takes what waits in packs. A worker that does thousands of tasks per second takes packs whole.
  * Any other would keep tasks from those who are free, so it opens a pack when no row has waited as
- * long, and takes of the rows what it can do; and so does everybody for a queue with limits, which
- * count tasks, or whose handlers use leases, which then are each task's own.
+ * long, and takes of the rows what it can do; and so does everybody for a queue whose limits may
+ * bind, because a slot of a pack comes free with all others of it, or whose handlers use leases,
+ * which then are each task's own.
  */
 export class PackClaimer {
   readonly #session: TaskSession;
@@ -55,7 +61,8 @@ export class PackClaimer {
   get ofKeys(): KeyPacksOptions {
     const { ready, isByRow, onOpened } = this.#options;
     return {
-      isWhole: (queue) => ready(queue) >= READY_MIN && !isByRow(queue),
+      isWhole: (queue, allowed) =>
+        ready(queue) >= READY_MIN && allowed >= READY_MIN && !isByRow(queue),
       take: async (claim) => await this.#claims.takePacks(claim),
       onOpened,
     };
@@ -85,34 +92,45 @@ export class PackClaimer {
   }
 
   #isTakenWhole({ lane, take }: LaneRequest): boolean {
-    const { ready, isByRow } = this.#options;
-    const queue = this.#lanes.ownerOf(lane)?.queue ?? "";
-    return take >= PACK_TASKS_MAX && ready(queue) >= READY_MIN && !isByRow(queue);
+    const { ready, isByRow, allowed } = this.#options;
+    const queue = this.#queueOf(lane);
+    if (take < PACK_TASKS_MAX || ready(queue) < READY_MIN || isByRow(queue)) return false;
+    return allowed(queue) >= READY_MIN;
   }
 
-  /** How much was found: then there is more to be asked for. */
-  async claim(packs: readonly PackRequest[]): Promise<number> {
-    if (packs.length === 0) return 0;
+  #queueOf(lane: number): string {
+    return this.#lanes.ownerOf(lane)?.queue ?? "";
+  }
+
+  async claim(packs: readonly PackRequest[]): Promise<Found> {
     const whole = packs.filter((one) => one.isWhole);
-    const counts = await Promise.all([
-      whole.length === 0 ? 0 : this.#take(whole),
+    const [taken, ...opened] = await Promise.all([
+      this.#take(whole),
       ...packs.filter((one) => !one.isWhole).map((one) => this.#open(one)),
     ]);
-    return counts.reduce((sum, count) => sum + count, 0);
+    return { ...taken, opened: opened.reduce((sum, count) => sum + count, 0) };
   }
 
-  async #take(requests: readonly PackRequest[]): Promise<number> {
+  async #take(requests: readonly PackRequest[]): Promise<Omit<Found, "opened">> {
+    if (requests.length === 0) return NOTHING;
+    const byLane = new Map<number, number>();
     const { leaseSeconds, workerId } = this.#options;
     const lanes = requests.map((one) => ({ ...one, lane: rowLane(one.lane) }));
+    const queues = new Set(requests.map(({ lane }) => this.#queueOf(lane)));
+    const proofs = this.#options.proofs().filter(({ queue }) => queues.has(queue));
     const { tasks, packs } = await this.#claims.takePacks(async (claimId) =>
-      claimPacks(this.#session, { claimId, workerId, leaseSeconds }, lanes),
+      claimPacks(this.#session, { claimId, workerId, leaseSeconds, proofs }, lanes),
     );
-    for (const pack of packs) this.#lanes.passed(pack.lane, Number(pack.id));
-    for (const request of requests) {
+    const isDoubtful = packs.length === 0 && proofs.length > 0;
+    for (const pack of packs) {
+      this.#lanes.passed(pack.lane, Number(pack.id));
+      byLane.set(pack.lane, (byLane.get(pack.lane) ?? 0) + pack.tasks.length);
+    }
+    for (const request of isDoubtful ? [] : requests) {
       const found = packs.filter((pack) => pack.lane === request.lane).length;
       if (found < request.take) this.#lanes.markEmpty(request);
     }
-    return tasks.length;
+    return { byLane, claim: tasks[0]?.claim, isDoubtful };
   }
 
   async #open(request: PackRequest): Promise<number> {

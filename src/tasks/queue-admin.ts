@@ -2,11 +2,14 @@ import { InvalidInputError, LimitError, NotFoundError } from "../base/errors.ts"
 import { refuseUnknown } from "../base/options.ts";
 import { bucketOf } from "../cluster/ring.ts";
 import { announceChange } from "../cluster/sql/changes.ts";
-import type { Database } from "../db/database.ts";
+import type { Database, Queryable } from "../db/database.ts";
+import { announced } from "./announced.ts";
 import type { QueueDirectory } from "./directory.ts";
 import { KEY_BYTES_MAX, NAME_BYTES_MAX, requireText } from "./encode.ts";
 import { type LimitChanges, type Limits, resolveLimitChanges } from "./limits.ts";
 import { Queue, type QueueDefinition, type QueueSettings } from "./queue.ts";
+import { type RingLoad, toRingLoad } from "./ring-load.ts";
+import { type LoadBounds, readBucketLoad } from "./sql/bucket-load.ts";
 import { type BucketOwner, readKeySpaceOwners } from "./sql/bucket-owners.ts";
 import {
   countScheduled,
@@ -31,11 +34,13 @@ export interface QueueView {
   readonly limits: Limits;
   /** Its tasks are HTTP calls. Undefined: they are for handlers. */
   readonly kind?: "http";
+  /** The tenant that named it first. Undefined: it is defined. */
+  readonly introducedBy?: string;
   /** Live tasks by priority, running ones included. */
   readonly depths: Readonly<Record<string, number>>;
   readonly running: number;
   readonly dead: number;
-  /** Age of the oldest unkeyed task that could run. */
+  /** Age of the oldest task that could run; of keyed ones, among the first of their buckets. */
   readonly oldestPendingSeconds: number | undefined;
 }
 
@@ -60,9 +65,12 @@ export interface RingView {
   readonly owners: readonly BucketOwner[];
 }
 
+const LOOKED: LoadBounds = { perBucket: 100, packs: 200, ended: 5_000, keys: 20 };
 const QUEUES_MAX = 10_000;
 const isHttp = ({ settings }: QueueRow): boolean =>
   (settings as Partial<QueueSettings>).http !== undefined;
+const introduction = ({ is_provisional, introduced_by }: QueueRow): { introducedBy?: string } =>
+  is_provisional && introduced_by !== null ? { introducedBy: introduced_by } : {};
 const DELAYED_MAX = 10_000;
 
 /** What a person, or a program for them, may ask and do about queues and their keys. */
@@ -90,6 +98,7 @@ export class QueueAdmin {
         pauseReason: row.pause_reason ?? undefined,
         limits: row.limits as Limits,
         ...(isHttp(row) ? { kind: "http" as const } : {}),
+        ...introduction(row),
         depths: count?.depths ?? {},
         running: count?.running ?? 0,
         dead: count?.dead ?? 0,
@@ -130,11 +139,11 @@ export class QueueAdmin {
   /** Nothing more of it is claimed from now on; what runs goes on. */
   async pause(queue: string, options: { readonly reason?: string } = {}): Promise<void> {
     refuseUnknown("pause", options, ["reason"]);
-    await this.#change(queue, pauseQueue(this.#db, queue, options.reason ?? null));
+    await this.#change(queue, (tx) => pauseQueue(tx, queue, options.reason ?? null));
   }
 
   async resume(queue: string): Promise<void> {
-    await this.#change(queue, resumeQueue(this.#db, queue));
+    await this.#change(queue, (tx) => resumeQueue(tx, queue));
   }
 
   /**
@@ -143,12 +152,12 @@ export class QueueAdmin {
    */
   async setLimits(queue: string, limits: LimitChanges): Promise<void> {
     const changes = resolveLimitChanges(queue, limits);
-    await this.#change(queue, setLimits(this.#db, queue, changes));
+    await this.#change(queue, (tx) => setLimits(tx, queue, changes));
   }
 
   /** The definition's limits hold again, all of them. */
   async resetLimits(queue: string): Promise<void> {
-    await this.#change(queue, resetLimits(this.#db, queue));
+    await this.#change(queue, (tx) => resetLimits(tx, queue));
   }
 
   /** Holds back every task of a key, such as one whose API asked to wait. */
@@ -165,8 +174,10 @@ export class QueueAdmin {
     requireText("key", key, KEY_BYTES_MAX);
     const keySpaceId = await this.#keySpaceOf(queue, tenant);
     const lane = keyLane(keySpaceId, bucketOf(key));
-    await pauseKey(this.#db, { keySpaceId, tenant, key, lane, until, reason });
-    await announceChange(this.#db, this.#channels.changes);
+    await announced(this.#db, this.#channels.changes, async (tx) => {
+      await pauseKey(tx, { keySpaceId, tenant, key, lane, until, reason });
+      return true;
+    });
   }
 
   /** False when it was not paused. */
@@ -176,9 +187,8 @@ export class QueueAdmin {
     { tenant = DEFAULT_TENANT }: KeyOptions = {},
   ): Promise<boolean> {
     const keySpaceId = await this.#keySpaceOf(queue, tenant);
-    const wasPaused = await resumeKey(this.#db, keySpaceId, tenant, key);
-    await announceChange(this.#db, this.#channels.changes);
-    return wasPaused;
+    const resume = (tx: Queryable): Promise<boolean> => resumeKey(tx, keySpaceId, tenant, key);
+    return await announced(this.#db, this.#channels.changes, resume);
   }
 
   async #keySpaceOf(queue: QueueDefinition | string, tenant: string): Promise<number> {
@@ -194,8 +204,24 @@ export class QueueAdmin {
     });
   }
 
-  async #change(queue: string, changing: Promise<boolean>): Promise<void> {
-    if (!(await changing)) throw new NotFoundError(`there is no queue "${queue}"`);
-    await announceChange(this.#db, this.#channels.changes);
+  /**
+   * Where the tasks of a key space are, and its busiest keys. Cheap however many there are: it
+   * looks at the first hundred of each bucket, and at the newest that ended.
+   */
+  async ringLoad(
+    keySpace: string,
+    { tenant = DEFAULT_TENANT }: KeyOptions = {},
+  ): Promise<RingLoad> {
+    const spaces = await readKeySpaceOwners(this.#db);
+    const space = spaces.find((one) => one.name === keySpace && one.tenant === tenant);
+    if (space === undefined) {
+      throw new NotFoundError(`there is no key space "${keySpace}" of tenant "${tenant}"`);
+    }
+    return toRingLoad(await readBucketLoad(this.#db, space, LOOKED), LOOKED);
+  }
+
+  async #change(queue: string, act: (tx: Queryable) => Promise<boolean>): Promise<void> {
+    const isThere = await announced(this.#db, this.#channels.changes, act);
+    if (!isThere) throw new NotFoundError(`there is no queue "${queue}"`);
   }
 }

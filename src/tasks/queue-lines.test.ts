@@ -11,8 +11,11 @@ import { FIELD } from "./sql/claim.ts";
 const RESERVE = { count: 2, priority: 8 };
 let lastId = 0;
 
-function scene(names: readonly string[]) {
-  const handlers = names.map((name) => queue(name).handle(() => undefined));
+function scene(names: readonly string[], concurrency?: number) {
+  const handlers = names.map((name) => ({
+    ...queue(name).handle(() => undefined),
+    concurrency,
+  }));
   const lines = new QueueLines({
     handlers,
     concurrency: 5,
@@ -108,4 +111,32 @@ it("asks for no more of low priority than may start", () => {
   push("one", 2);
   lines.drain();
   expect(lines.below?.tasks).toBe(1);
+});
+
+it("keeps the same share of the slots of a queue that may not have all", () => {
+  const { lines, push, start } = scene(["one", "two"], 3);
+  for (let n = 0; n < 4; n += 1) push("one", 2);
+  // Two of five are reserved, and so one of three.
+  expect([start(), start(), start()].map((task) => task?.priority)).toEqual([2, 2, undefined]);
+  expect(lines.freeSlotsFor("two", 2)).toBe(2);
+  expect(lines.freeSlotsFor("two", 8)).toBe(3);
+  expect(lines.freeSlotsFor("one", 2)).toBe(-2);
+  push("one", 8);
+  expect(start()?.priority).toBe(8);
+  push("one", 9);
+  expect(start()).toBe(undefined); // All three are taken.
+});
+
+it("takes nothing more of a queue that it leaves, until it handles it again", () => {
+  const { lines, push, start } = scene(["one", "two"]);
+  push("one", 2);
+  expect(lines.leave("one")).toEqual(["a"]);
+  expect(lines.names).toEqual(["two"]);
+  expect(lines.freeSlots("one")).toBe(-Infinity);
+  expect(lines.drainOf("one", "a")).toHaveLength(1);
+  push("one", 2); // A claim that was under way: it is run, or given back by its handler.
+  expect(start()?.queue).toBe("one");
+  lines.handle(queue("one").handle(() => undefined));
+  expect(lines.names).toEqual(["one", "two"]);
+  expect(lines.freeSlots("one")).toBe(4);
 });

@@ -7,7 +7,7 @@ import type { TaskHandler } from "./queue.ts";
 import { ReadyLine, type ReadyLineOptions } from "./ready-line.ts";
 import { HandlerSlots, type QueueSlots, type Slots } from "./slots.ts";
 
-export interface QueueLinesOptions extends Omit<ReadyLineOptions, "isOpen"> {
+export interface QueueLinesOptions extends Omit<ReadyLineOptions, "isOpen" | "turns"> {
   readonly handlers: readonly TaskHandler[];
   /** Handlers that run at once. */
   readonly concurrency: number;
@@ -23,10 +23,15 @@ interface Line {
   readonly slots: QueueSlots;
   readonly ready: ReadyLine;
   active: number;
+  /** Of those that run, and that are ready, those below the priority of the reserve. */
+  activeBelow: number;
+  readyBelow: number;
   /** The gauge that shows it. */
   readonly running: { value: number };
   /** Claimed and not answered for. */
   held: number;
+  /** Others run its tasks: none are claimed here any more. */
+  isLeft: boolean;
 }
 
 /** The queues of a worker: what of each may start, how much runs, how much is held. */
@@ -61,10 +66,14 @@ export class QueueLines {
   }
   /** Names of the queues. */
   get names(): string[] {
+    return this.handlers.map(({ queue }) => queue.name);
+  }
+  /** Also of those that are left: what is held of them may count against a limit. */
+  get known(): string[] {
     return [...this.#lines.keys()];
   }
   get handlers(): TaskHandler[] {
-    return [...this.#lines.values()].map(({ handler }) => handler);
+    return [...this.#lines.values()].flatMap(({ handler, isLeft }) => (isLeft ? [] : [handler]));
   }
 
   /** Tasks of its queue are run by this handler from now on. */
@@ -73,19 +82,38 @@ export class QueueLines {
     const known = this.#lines.get(name);
     if (known !== undefined) {
       known.handler = handler;
+      known.isLeft = false;
       return;
     }
-    const slots = this.#slots.of(name, handler.concurrency);
+    const slots = this.#slots.of(name, handler.concurrencyNow ?? handler.concurrency);
     const { isOpen } = slots;
-    const ready = { ...this.#options, ...(isOpen === undefined ? {} : { isOpen }) };
+    const { metrics } = this.#options;
+    const turns = metrics.turns.series({ queue: name });
+    const ready = { ...this.#options, turns, ...(isOpen === undefined ? {} : { isOpen }) };
     this.#lines.set(name, {
       handler,
       slots,
       ready: new ReadyLine(settings, ready),
       active: 0,
-      running: this.#options.metrics.running.series({ queue: name }),
+      activeBelow: 0,
+      readyBelow: 0,
+      running: metrics.running.series({ queue: name }),
       held: 0,
+      isLeft: false,
     });
+  }
+
+  /** No more of its tasks are taken. Returns the tenants of whom something is ready here. */
+  leave(queue: string): string[] {
+    const line = this.#lines.get(queue);
+    if (line === undefined) return [];
+    line.isLeft = true;
+    return [...line.ready.tenants()];
+  }
+
+  /** Whether tasks of the queue are taken. */
+  has(queue: string): boolean {
+    return this.#lines.get(queue)?.isLeft === false;
   }
 
   handlerOf(queue: string): TaskHandler | undefined {
@@ -117,24 +145,35 @@ export class QueueLines {
   /** Slots of the queue, for the tenant or for anybody, that are neither taken nor spoken for. */
   freeSlots(queue: string, tenant?: string): number {
     const line = this.#lines.get(queue);
-    if (line === undefined) return 0;
+    if (line === undefined || line.isLeft) return -Infinity;
     const { slots, ready } = line;
     return slots.free(tenant) - (tenant === undefined ? ready.size : ready.readyOf(tenant));
+  }
+
+  /** Of these, how many are for tasks of the priority; by default for the highest. */
+  freeSlotsFor(queue: string, priority = Infinity): number {
+    const line = this.#lines.get(queue);
+    const free = this.freeSlots(queue);
+    const belowMax = line?.slots.belowMax;
+    if (line === undefined || belowMax === undefined || !this.#isBelow({ priority })) return free;
+    return Math.min(free, belowMax - line.activeBelow - line.readyBelow);
   }
 
   push(task: ClaimedTask): void {
     const line = this.#lines.get(task.queue);
     if (line === undefined) throw new Error(`no handler for queue ${task.queue}`);
     line.ready.push(task);
-    this.#count(task, 1);
+    this.#count(line, task, 1);
   }
 
-  #count(task: ClaimedTask, change: 1 | -1): void {
+  #count(line: Line | undefined, task: ClaimedTask, change: 1 | -1): void {
     this.#ready += change;
-    if (this.#isBelow(task)) this.#readyBelow += change;
+    if (!this.#isBelow(task)) return;
+    this.#readyBelow += change;
+    if (line !== undefined) line.readyBelow += change;
   }
 
-  #isBelow({ priority }: ClaimedTask): boolean {
+  #isBelow({ priority }: Pick<ClaimedTask, "priority">): boolean {
     return priority < (this.#slots.reserve?.priority ?? -Infinity);
   }
 
@@ -153,9 +192,9 @@ export class QueueLines {
 
   /** The next task to start, unless it was given back or lost while it waited. */
   shift(): ClaimedTask | undefined {
-    const least = this.#least;
-    const task = this.#next(least)?.ready.shift(least);
-    if (task !== undefined) this.#count(task, -1);
+    const line = this.#next();
+    const task = line?.ready.shift(this.#leastOf(line));
+    if (task !== undefined) this.#count(line, task, -1);
     return task;
   }
 
@@ -164,20 +203,22 @@ export class QueueLines {
    * priority run, not which slots they take: under a steady stream of high ones they would never
    * have their turn, however long they wait.
    */
-  get #least(): number | undefined {
+  #leastOf({ slots, activeBelow }: Line): number | undefined {
     const { count, reserve } = this.#slots;
-    if (reserve === undefined || this.#activeBelow < count - reserve.count) return undefined;
-    return reserve.priority;
+    if (reserve === undefined) return undefined;
+    const isFull =
+      this.#activeBelow >= count - reserve.count || activeBelow >= (slots.belowMax ?? Infinity);
+    return isFull ? reserve.priority : undefined;
   }
 
   /** Of the queue whose next task ranks highest, by priority and by how long it waits here. */
-  #next(least: number | undefined): Line | undefined {
+  #next(): Line | undefined {
     let best: Line | undefined;
     let bestRank = -Infinity;
     for (const line of this.#lines.values()) {
       if (line.ready.size === 0 || line.slots.free() <= 0) continue;
       if (this.#lines.size === 1) return line;
-      const head = line.ready.peek(least);
+      const head = line.ready.peek(this.#leastOf(line));
       if (head === undefined) continue;
       const rank = head.priority - head.renewedAtMs / 1000 / this.#options.agingSeconds;
       if (rank > bestRank) [best, bestRank] = [line, rank];
@@ -188,10 +229,12 @@ export class QueueLines {
   /** Its handler is about to be called. */
   started(task: ClaimedTask): void {
     this.#active += 1;
-    if (this.#isBelow(task)) this.#activeBelow += 1;
+    const isBelow = this.#isBelow(task);
+    if (isBelow) this.#activeBelow += 1;
     const line = this.#lines.get(task.queue);
     if (line === undefined) return;
     line.active += 1;
+    if (isBelow) line.activeBelow += 1;
     line.slots.take();
     line.running.value = line.active;
   }
@@ -199,10 +242,12 @@ export class QueueLines {
   /** Its handler has returned. */
   returned(task: ClaimedTask): void {
     this.#active -= 1;
-    if (this.#isBelow(task)) this.#activeBelow -= 1;
+    const isBelow = this.#isBelow(task);
+    if (isBelow) this.#activeBelow -= 1;
     const line = this.#lines.get(task.queue);
     if (line === undefined) return;
     line.active -= 1;
+    if (isBelow) line.activeBelow -= 1;
     line.slots.release();
     line.running.value = line.active;
   }
@@ -214,8 +259,9 @@ export class QueueLines {
 
   /** Takes out what of the tenant has not started. */
   drainOf(queue: string, tenant: string): ClaimedTask[] {
-    const tasks = this.#lines.get(queue)?.ready.drainOf(tenant) ?? [];
-    for (const task of tasks) this.#count(task, -1);
+    const line = this.#lines.get(queue);
+    const tasks = line?.ready.drainOf(tenant) ?? [];
+    for (const task of tasks) this.#count(line, task, -1);
     return tasks;
   }
 
@@ -223,6 +269,7 @@ export class QueueLines {
   drain(): ClaimedTask[] {
     this.#ready = 0;
     this.#readyBelow = 0;
+    for (const line of this.#lines.values()) line.readyBelow = 0;
     return [...this.#lines.values()].flatMap(({ ready }) => ready.drain());
   }
 }

@@ -105,10 +105,18 @@ export interface QueueDefinition {
 /** How a task ended, in the store. */
 export type WrittenEnd = "complete" | "put-back" | "end" | "bury";
 
+/**
+ * Returned by a handler that says later how the task ended, to whoever runs it (`ended`), once. A
+ * promise of each would be dear for who has thousands under way.
+ */
+export const LATER = Symbol("how the task ended is told later");
+
 /** A queue with the function that runs its tasks. */
 export interface TaskHandler {
   readonly queue: QueueDefinition;
   readonly concurrency: number | undefined;
+  /** The same, when it changes: asked whenever a task might start. */
+  readonly concurrencyNow?: () => number;
   /** The queue is used as it is stored, and not registered: others define it. */
   readonly isStored?: boolean;
   run(task: Task, context: TaskContext): unknown;

@@ -12,6 +12,8 @@ export interface ReadyLineOptions {
   readonly onDry: (lane: number) => void;
   /** Whether tasks of the tenant may start now. Defaults to always. */
   readonly isOpen?: (tenant: string) => boolean;
+  /** Counts turns that were over before their tenant had started all it has here. */
+  readonly turns?: { value: number };
 }
 
 /** Tasks that start in the order in which they came: of one lane, or all keyed ones of a tenant. */
@@ -43,7 +45,7 @@ const TENANTS_KEPT = 5_000;
 export class ReadyLine {
   readonly #settings: QueueSettings;
   readonly #options: ReadyLineOptions;
-  readonly #turns = new Turns<Tenant>();
+  readonly #turns: Turns<Tenant>;
   readonly #tenants = new Map<string, Tenant>();
   readonly #lanes = new Map<number, Strand>();
   readonly #mayStart: (tenant: Tenant) => boolean;
@@ -54,6 +56,7 @@ export class ReadyLine {
   constructor(settings: QueueSettings, options: ReadyLineOptions) {
     this.#settings = settings;
     this.#options = options;
+    this.#turns = new Turns(options.turns);
     const { isOpen } = options;
     this.#mayStart =
       isOpen === undefined ? hasReady : (tenant) => tenant.ready > 0 && isOpen(tenant.name);

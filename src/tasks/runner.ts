@@ -15,14 +15,15 @@ import type { QueueDirectory } from "./directory.ts";
 import { Executor } from "./executor.ts";
 import { Finisher } from "./finisher.ts";
 import type { KeyedQueues } from "./key-space.ts";
-import { storedLimits } from "./limits.ts";
+import { type Limits, storedLimits } from "./limits.ts";
 import type { TaskMetrics } from "./metrics.ts";
+import type { Outcome } from "./outcome.ts";
 import { type QueueSettings, type TaskHandler, tenantWeight } from "./queue.ts";
 import { Renewer } from "./renewer.ts";
 import { TaskSession } from "./session.ts";
 import { settleRefused } from "./settlement.ts";
 import { HandlerSlots, type SlotReserve, type Slots } from "./slots.ts";
-import { lapseLeases } from "./sql/lease.ts";
+import { findStanding, lapseLeases } from "./sql/lease.ts";
 import { readQueues } from "./sql/queues.ts";
 import { LeaseLostError } from "./task.ts";
 
@@ -30,6 +31,8 @@ import { LeaseLostError } from "./task.ts";
 export interface RemoteWork {
   /** How long the ends of tasks that were claimed as one row wait for each other. */
   readonly lingerMs: number;
+  /** How many tasks are handed out in one round of the event loop. */
+  readonly startsPerRound: number;
   readonly slots: Slots;
   demand(executor: Executor): Demand;
   /** Called once, before the runner runs. */
@@ -93,6 +96,7 @@ export class TaskRunner implements Service {
   readonly #executor: Executor;
   readonly #claimer: Claimer;
   readonly #notifier: Notifier;
+  #limits: ReadonlyMap<string, Limits> = new Map();
   /** Ends claims, perhaps before everything else. */
   readonly #claiming = new AbortController();
   #claimedUntilMs = 0;
@@ -109,7 +113,7 @@ export class TaskRunner implements Service {
     this.#db = db;
     this.#options = options;
     this.#directory = directory;
-    const { clock, logger, metrics, handlers } = options;
+    const { clock, logger, metrics, handlers, remote } = options;
     // Claims and ends are written by two sessions of the server, and so on two of its cores.
     this.#claims = new TaskSession(db, { isPooled: options.isPooled });
     this.#ends = new TaskSession(db, {
@@ -134,16 +138,17 @@ export class TaskRunner implements Service {
       },
     });
     const acts = new Acts(db, this.finisher.packs, options);
-    const { remote } = options;
     this.#executor = new Executor(this.finisher, acts, {
       handlers,
       slots: remote?.slots ?? new HandlerSlots(options.concurrency, options.reserve),
       concurrency: options.concurrency,
       agingSeconds: options.agingSeconds,
       fairnessTurn: options.fairnessTurn,
-      lostMs: options.leaseSeconds * 1000 + LOST_MARGIN_MS,
+      findStanding: (tokens) => findStanding(db, tokens),
+      isLimited: (queue) => (this.#limits.get(queue)?.concurrency ?? null) !== null,
       clock,
       random: options.random,
+      startsPerRound: remote?.startsPerRound,
       metrics,
       onRoom: () => this.#claimer.roomMade(),
       onDry: (lane) => this.#claimer.ranDry(lane),
@@ -210,7 +215,7 @@ export class TaskRunner implements Service {
     const { lines } = this.#executor;
     this.#readings += 1;
     const reading = this.#readings;
-    const rows = await readQueues(this.#db, [...lines.names, ...more]);
+    const rows = await readQueues(this.#db, [...lines.known, ...more]);
     if (reading < this.#newest) {
       await this.#readQueues(more); // A later one was answered before, perhaps without these.
       return;
@@ -220,7 +225,7 @@ export class TaskRunner implements Service {
     const queues = new Map<number, KeyedQueues>();
     for (const { name, key_space_id: id, settings } of rows) {
       const handler = lines.handlerOf(name);
-      if (handler === undefined) continue;
+      if (handler === undefined || !lines.has(name)) continue;
       const { queue } = handler;
       const isStored = isRemote || handler.isStored === true;
       const now = isStored ? { ...queue, settings: settings as QueueSettings } : queue;
@@ -235,7 +240,8 @@ export class TaskRunner implements Service {
       });
     }
     this.#claimer.useKeySpaces([...queues.values()]);
-    this.#claimer.useLimits(new Map(rows.map((row) => [row.name, storedLimits(row.limits)])));
+    this.#limits = new Map(rows.map((row) => [row.name, storedLimits(row.limits)]));
+    this.#claimer.useLimits(this.#limits);
   }
 
   workArrived(): void {
@@ -249,9 +255,20 @@ export class TaskRunner implements Service {
     await this.register();
   }
 
+  /** Tasks of these queues are left to others from now on; what has started ends here. */
+  async leave(queues: readonly string[]): Promise<void> {
+    for (const queue of queues) this.#executor.leave(queue);
+    await this.#readQueues();
+  }
+
   /** Whose tasks are run for others from now on. */
   async serve(tenants: readonly TenantService[]): Promise<void> {
     await this.#options.onService?.(tenants);
+  }
+
+  /** How a task ended whose handler tells it later. */
+  ended(task: ClaimedTask, outcome: Outcome): void {
+    this.#executor.ended(task, outcome);
   }
 
   /** Somebody takes tasks of the tenant now: what is ready starts. */

@@ -48,8 +48,9 @@ export async function storeBulks(
   await lockSerialKeys(tx, all);
   if (all.every((task) => task.idempotency === undefined)) {
     const ids = await insertGroups(tx, all, ownersOf);
+    for (let place = 0; place < all.length; place += 1) given(ids[place]);
     let next = 0;
-    return bulks.map(({ tasks }) => tasks.map(() => given(ids[next++])));
+    return bulks.map(({ tasks }) => ids.slice(next, (next += tasks.length)));
   }
   return await storeOnce(tx, bulks, ownersOf);
 }
@@ -208,6 +209,23 @@ function keyOf(task: EncodedTask): IdempotencyKey | undefined {
 const lineOf = ({ key, shape }: EncodedTask): number =>
   key === "" ? shape.lane : -1 - bucketOfLane(shape.lane).keySpaceId;
 
+/** By line: where its tasks are. */
+function linesOf(tasks: readonly EncodedTask[]): Map<number, number[]> {
+  const lines = new Map<number, number[]>();
+  let last = Number.NaN;
+  let places: number[] = [];
+  for (const [place, task] of tasks.entries()) {
+    const line = lineOf(task);
+    if (line !== last) {
+      last = line;
+      places = lines.get(line) ?? [];
+      lines.set(line, places);
+    }
+    places.push(place);
+  }
+  return lines;
+}
+
 /**
  * One statement for all rows, and one for each line whose tasks are alike and may wait in packs. A
  * line goes one way as a whole, because numbers are drawn statement by statement.
@@ -218,16 +236,11 @@ async function insertGroups(
   ownersOf: OwnersOf,
   drawn: readonly string[] = [],
 ): Promise<string[]> {
-  const lines = new Map<number, number[]>();
-  tasks.forEach((task, place) => {
-    const line = lines.get(lineOf(task));
-    if (line === undefined) lines.set(lineOf(task), [place]);
-    else line.push(place);
-  });
+  const lines = linesOf(tasks);
   const ids: string[] = [];
   const inRows: number[] = [];
   for (const [line, places] of lines) {
-    const group = places.flatMap((place) => tasks[place] ?? []);
+    const group = lines.size === 1 ? tasks : places.flatMap((place) => tasks[place] ?? []);
     const owners = mayPackKeyed(group) ? await ownersOf(-1 - line) : undefined;
     const packs = toPacks(group, owners);
     if (packs === undefined) {
@@ -235,6 +248,7 @@ async function insertGroups(
       continue;
     }
     const placed = await insertInPacks(tx, group, packs);
+    if (lines.size === 1) return placed;
     places.forEach((place, index) => {
       ids[place] = placed[index] ?? "";
     });

@@ -1,8 +1,8 @@
 import { ConflictError, InvalidInputError, NotFoundError } from "../base/errors.ts";
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
-import { announceChange } from "../cluster/sql/changes.ts";
-import type { Store } from "../db/database.ts";
+import type { Queryable, Store } from "../db/database.ts";
 import { notify } from "../db/sql/session.ts";
+import { announced } from "./announced.ts";
 import {
   cancelRunning,
   cancelWaiting,
@@ -11,7 +11,8 @@ import {
   redriveDeadLetters,
   reviveTask,
 } from "./sql/act.ts";
-import { findTasks, listTasks, readFailures, type TaskRow } from "./sql/inspect.ts";
+import { findTasks, readFailures, type TaskRow } from "./sql/inspect.ts";
+import { listTasks, type TaskPage } from "./sql/list.ts";
 import { openPackOf } from "./sql/open-packs.ts";
 import { readWhy } from "./sql/why.ts";
 import type { TaskState } from "./task.ts";
@@ -36,6 +37,11 @@ export interface TenantOptions {
   readonly tenant?: string;
   /** Only a task of these queues; one of another is not found. Defaults to any. */
   readonly queues?: readonly string[];
+}
+
+export interface WhyOptions extends TenantOptions {
+  /** Whether to tell what a person said when they paused its queue. Defaults to true. */
+  readonly withPauseReason?: boolean;
 }
 
 const STATES = [
@@ -83,7 +89,12 @@ export class TaskAdmin {
   }
 
   /** The same as rows, whose payload and result are JSON as it was written. */
-  async findAll(options: ListTasksOptions = {}): Promise<TaskRow[]> {
+  async findAll(options: ListTasksOptions = {}): Promise<readonly TaskRow[]> {
+    return (await this.findPage(options)).rows;
+  }
+
+  /** The same, having looked at no more than so many rows of each table. Defaults to all. */
+  async findPage(options: ListTasksOptions = {}, look?: number): Promise<TaskPage> {
     const known = ["queue", "queues", "tenant", "partitionKey", "state", "before", "limit"];
     refuseUnknown("list", options, known);
     const { limit = 50, state, before, queue, queues, ...filter } = options;
@@ -91,7 +102,7 @@ export class TaskAdmin {
     if (state !== undefined) requireOneOf("state", state, STATES);
     if (before !== undefined) requireTaskId(before);
     const of = queue === undefined ? queues : [queue];
-    return await listTasks(this.#db, { ...filter, queues: of, state, before, limit });
+    return await listTasks(this.#db, { ...filter, queues: of, state, before, limit, look });
   }
 
   /** A waiting task never runs; a running one is told by its signal, and ends when it heeds. */
@@ -106,14 +117,10 @@ export class TaskAdmin {
     // Between the statements it may have been claimed, or put back.
     for (let tries = 0; tries < 3; tries += 1) {
       await this.#openPackOf(id, tenant);
-      if (await cancelWaiting(this.#db, id, reason, tenant)) {
-        await announceChange(this.#db, this.#channels.changes);
-        return "cancelled";
-      }
-      if (await cancelRunning(this.#db, id, reason, tenant)) {
-        await announceChange(this.#db, this.#channels.changes);
-        return "cancelling";
-      }
+      const cancelled = await this.#announced((tx) => cancelWaiting(tx, id, reason, tenant));
+      if (cancelled) return "cancelled";
+      const cancelling = await this.#announced((tx) => cancelRunning(tx, id, reason, tenant));
+      if (cancelling) return "cancelling";
     }
     const { state } = await this.find(id, options);
     throw new ConflictError(`task ${id} is ${state}: there is nothing to cancel`);
@@ -124,13 +131,15 @@ export class TaskAdmin {
     const { tenant } = options;
     const { state } = await this.find(id, options);
     await this.#openPackOf(id, tenant);
-    const isDone =
-      (await hurryTask(this.#db, id, tenant)) ||
-      (await redriveDeadLetters(this.#db, { ids: [id], tenant }, 1)).length === 1 ||
-      (await reviveTask(this.#db, id, tenant));
+    const isDone = await this.#announced(async (tx) => {
+      const isBack =
+        (await hurryTask(tx, id, tenant)) ||
+        (await redriveDeadLetters(tx, { ids: [id], tenant }, 1)).length === 1 ||
+        (await reviveTask(tx, id, tenant));
+      if (isBack) await notify(tx, this.#channels.tasks, "");
+      return isBack;
+    });
     if (!isDone) throw new ConflictError(`task ${id} is ${state}: there is nothing to retry`);
-    await notify(this.#db, this.#channels.tasks, "");
-    await announceChange(this.#db, this.#channels.changes);
   }
 
   /**
@@ -147,10 +156,16 @@ export class TaskAdmin {
   }
 
   /** Why the task is not running, in a sentence. */
-  async why(id: string, options: TenantOptions = {}): Promise<string> {
-    const row = await this.find(id, options);
-    const facts = await readWhy(this.#db, id, options.tenant);
-    return explain(row, facts);
+  async why(id: string, options: WhyOptions = {}): Promise<string> {
+    const { withPauseReason = true, ...scope } = options;
+    const row = await this.find(id, scope);
+    const facts = await readWhy(this.#db, id, scope.tenant);
+    const isAll = withPauseReason || facts === undefined;
+    return explain(row, isAll ? facts : { ...facts, pause_reason: null });
+  }
+
+  async #announced(act: (tx: Queryable) => Promise<boolean>): Promise<boolean> {
+    return await announced(this.#db, this.#channels.changes, act);
   }
 
   /** A task of a pack becomes a row, unless it is another tenant's. */

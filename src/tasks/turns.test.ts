@@ -11,7 +11,8 @@ const LENGTH = 3;
 
 /** Tenants with so many tasks each, and who started one, in order. */
 class Scene {
-  readonly turns = new Turns<Tenant>();
+  readonly ended = { value: 0 };
+  readonly turns = new Turns<Tenant>(this.ended);
   readonly started: string[] = [];
 
   tenant(name: string, tasks: number, weight = 1): Tenant {
@@ -90,6 +91,19 @@ describe("turns", () => {
       started += scene.start(2);
     }
     expect(count(started, "a")).toBeGreaterThanOrEqual(100);
+  });
+
+  it("are counted when they end for another's, and not of one who is alone or has no more", () => {
+    const scene = new Scene();
+    scene.tenant("a", 20);
+    scene.start(9);
+    expect(scene.ended.value).toBe(0);
+    scene.tenant("b", 2);
+    expect(scene.start(8)).toBe("bbaaaaaa");
+    expect(scene.ended.value).toBe(1);
+    scene.tenant("c", 4);
+    expect(scene.start(7)).toBe("cccaaac");
+    expect(scene.ended.value).toBe(4);
   });
 
   it("make nobody who comes wait for more than one turn of each other", () => {

@@ -17,7 +17,13 @@ export interface TurnTaker {
  */
 export class Turns<T extends TurnTaker> {
   readonly #waiting = new Fifo<T>();
+  readonly #ended: { value: number };
   #current: T | undefined;
+
+  /** @param ended counts turns that were over while there was more to do, for another's */
+  constructor(ended: { value: number } = { value: 0 }) {
+    this.#ended = ended;
+  }
 
   get isAlone(): boolean {
     return this.#waiting.size === 0;
@@ -39,13 +45,12 @@ export class Turns<T extends TurnTaker> {
    */
   next(length: number, isReady: (taker: T) => boolean): T | undefined {
     const current = this.#current;
-    if (current !== undefined) {
-      const isOn = isReady(current);
-      if (isOn && (current.credit >= 1 || this.isAlone)) return current;
-      current.isInLine = isOn;
-      if (isOn) this.#waiting.push(current);
-    }
+    const isOn = current !== undefined && isReady(current);
+    if (isOn && (current.credit >= 1 || this.isAlone)) return current;
+    if (current !== undefined) current.isInLine = isOn;
+    if (isOn) this.#waiting.push(current);
     this.#current = this.#begin(length, isReady);
+    if (isOn && this.#current !== current) this.#ended.value += 1;
     return this.#current;
   }
 

@@ -34,13 +34,18 @@ export interface TaskView {
   readonly progress: unknown;
   /** Of a completed task. */
   readonly result: unknown;
-  /** Why it failed, died or was cancelled. */
+  /**
+   * Why it failed, died or was cancelled. Of a task that lives: why it is to be stopped, else why
+   * its last attempt came to nothing, which lists do not tell.
+   */
   readonly reason: string | undefined;
   /** Of a dead task: attempts_exhausted, worker_lost or invalid_payload. */
   readonly cause: string | undefined;
   readonly webhook: string | undefined;
   /** Of a task that names what it calls; headers are not shown, because they may be secret. */
   readonly targetUrl: string | undefined;
+  /** Position of the event that caused it. */
+  readonly causedBy: string | undefined;
   readonly traceParent: string | undefined;
 }
 
@@ -73,6 +78,7 @@ export function toTaskView(row: TaskRow): TaskView {
     cause: row.cause ?? undefined,
     webhook: option("webhook"),
     targetUrl: targetUrlOf(row),
+    causedBy: option("causedBy"),
     traceParent: option("traceParent"),
   };
 }

@@ -1,3 +1,4 @@
+import type { Rate } from "./limits.ts";
 import type { TaskRow } from "./sql/inspect.ts";
 import type { HoldFact, WhyFacts } from "./sql/why.ts";
 import { DEFAULT_TENANT } from "./task.ts";
@@ -88,23 +89,52 @@ function explainWorkers(facts: WhyFacts): string | undefined {
   return undefined;
 }
 
-function explainLimits({ queue, limits, granted, started }: WhyFacts): string | undefined {
+function explainLimits(facts: WhyFacts): string | undefined {
+  const { queue, limits, granted, rate_until } = facts;
   const { concurrency, rate } = limits;
   if (concurrency !== null && concurrency !== undefined && (granted ?? 0) >= concurrency) {
     return `queue "${queue}" runs as many tasks as its limit allows (${concurrency})`;
   }
-  if (rate !== null && rate !== undefined && (started ?? 0) >= rate.count) {
-    const { count, seconds } = rate;
-    return `queue "${queue}" is rate limited: its ${count} starts per ${seconds} s are used up`;
+  if (rate !== null && rate !== undefined && rate_until !== null) {
+    return `queue "${queue}" is ${limitedUntil(rate_until, usedUp(rate))}`;
   }
-  return undefined;
+  return explainKeyRate(facts);
 }
 
-function explainLine({ ahead, owner, on_probation }: WhyFacts): string {
+const limitedUntil = (until: Date, why: string): string =>
+  `rate limited until ${at(until)}: ${why}`;
+
+const usedUp = ({ count, seconds }: Rate): string =>
+  count === 1
+    ? `its 1 start per ${seconds} s is used up`
+    : `its ${count} starts per ${seconds} s are used up`;
+
+/** By the starts that the database knows of: they are counted in the memory of the key's owner. */
+function explainKeyRate(facts: WhyFacts): string | undefined {
+  const { partition_key: key, key_rates, key_starts, owned_since, asked_at } = facts;
+  const waits = (key_rates ?? []).flatMap((rate) => {
+    const spent = { since: key_starts?.[rate.count - 1], why: usedUp(rate) };
+    const taken = { since: owned_since ?? undefined, why: "its worker has just taken it over" };
+    return [spent, taken].flatMap(({ since, why }) => {
+      if (since === undefined) return [];
+      const until = new Date(new Date(since).getTime() + rate.seconds * 1000);
+      return until > asked_at ? [{ until, why }] : [];
+    });
+  });
+  const [longest] = waits.toSorted((a, b) => b.until.getTime() - a.until.getTime());
+  if (longest === undefined) return undefined;
+  return `key "${key}" is ${limitedUntil(longest.until, longest.why)}`;
+}
+
+function explainLine({ ahead, owner, on_probation, key_rates }: WhyFacts): string {
   if (on_probation) return "its worker was lost while it ran; it waits to be run alone";
   const many = ahead >= 1_000 ? "1,000 or more" : String(ahead);
   const by = owner === null ? "" : ` on worker ${owner}`;
   return ahead === 0
-    ? `it is next in its lane${by} and starts when a worker has a free slot`
+    ? `it is next in its lane${by} and starts when a worker has a free slot${rated(key_rates)}`
     : `${many} tasks of its lane are before it${by}`;
 }
+
+/** Where nobody but the owner knows what of it is left. */
+const rated = (rates: readonly Rate[] | null): string =>
+  rates === null ? "" : " and the rate of its key allows it";

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { type Clock, wallClock } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import { VERSION } from "../base/version.ts";
 import { AdvisoryElection, type Election, LeaseElection } from "../cluster/election.ts";
@@ -12,30 +12,26 @@ import { rebuildCapability } from "../consumers/rebuild/names.ts";
 import { ConsumerRunner } from "../consumers/runner.ts";
 import type { Database } from "../db/database.ts";
 import { Listener } from "../db/listener.ts";
-import { EgressGuard } from "../delivery/egress/guard.ts";
-import { HttpJobs } from "../delivery/jobs/http-jobs.ts";
+import type { HttpJobs } from "../delivery/jobs/http-jobs.ts";
 import { HttpQueueWatch } from "../delivery/jobs/http-queue-watch.ts";
 import { type ResolvedHttpJobs, resolveHttpJobs } from "../delivery/jobs/options.ts";
-import { resolveDeliverOptions } from "../delivery/options.ts";
-import { DeliverySender } from "../delivery/sender.ts";
 import { Scheduler } from "../schedules/scheduler.ts";
 import { Housekeeper } from "../tasks/housekeeper.ts";
 import { TaskRunner } from "../tasks/runner.ts";
+import { buildJobs, buildSenders, type DeliveryMember } from "./delivery-parts.ts";
 import { leaderDuties } from "./duties.ts";
-import type { ResolvedWorkerOptions } from "./options.ts";
+import { processLoad, type ResolvedWorkerOptions } from "./options.ts";
 import type { Parts, Pools } from "./parts.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
 /** For the leader, the dispatcher and membership: batches must not keep these from working. */
 export const CONTROL_CONNECTIONS = 2;
-/** For claims and outcomes of webhooks, in a worker that delivers them. */
+/** For claims and outcomes of webhooks and notices, in a worker that delivers them. */
 export const DELIVERY_CONNECTIONS = 2;
 /** A worker that listens still looks: a notification may be lost, or the append sends none. */
 const RECONCILE_MS = 1_000;
 /** Every enqueue announces itself, so a worker without consumers misses little and rests longer. */
 const RECONCILE_TASKS_MS = 5_000;
-/** How late a webhook may be that nobody announces. */
-const DELIVERY_POLL_MS = 500;
 /** When nothing is due before, and scheduled tasks are announced. */
 const HOUSEKEEPER_MS = 5_000;
 /** What the dispatcher cannot see: a task whose transaction took long, and whose news was lost. */
@@ -78,27 +74,33 @@ export class Assembly {
     const options = this.#options;
     const { changesChannel, metrics } = this.#context;
     const shared = { clock: this.#clock, logger: this.#logger, metrics, changesChannel };
-    const registry = this.#buildRegistry(db);
+    const registry = this.#buildRegistry(db, () => tasks?.active);
     const reader = this.#buildReader(db);
     const runner = this.#buildRunner({ control: db, batches, rebuilds }, reader, registry);
     const election = this.#buildElection(db);
     const leader = this.#buildLeader(db, election);
-    const jobs = this.#buildJobs(deliveries);
+    const { agingSeconds } = options;
+    const calling = { ...this.#delivering, agingSeconds };
+    const jobs = buildJobs(deliveries, this.#httpJobs, calling);
+    const { deliverWebhooks, drainTimeout } = options;
+    const senders = buildSenders(deliveries, deliverWebhooks, drainTimeout, this.#delivering);
     const tasks = this.#buildTasks(db, registry, jobs);
     const httpQueues = this.#buildQueueWatch(db, registry, tasks, jobs);
     const housekeeper = this.#buildHousekeeper(db, leader, tasks);
     const scheduler = this.#buildScheduler(db, leader, tasks);
-    const onEvents = (): void => reader.bell.ring();
+    const onEvents = (): void => reader.announce();
     const onChanges = (): void => {
       leader.bell.ring();
       runner.changed();
       tasks?.changed();
       scheduler?.bell.ring();
       httpQueues?.bell.ring();
+      senders.notices?.bell.ring();
     };
     const onTasks = (): void => {
       tasks?.workArrived();
       housekeeper?.bell.ring();
+      senders.notices?.bell.ring();
     };
     const isListening = options.dispatcherStrategy === "notify";
     const reconcileMs = options.consumers.length > 0 ? RECONCILE_MS : RECONCILE_TASKS_MS;
@@ -124,7 +126,7 @@ export class Assembly {
       tasks,
       housekeeper,
       scheduler,
-      sender: deliveries === undefined ? undefined : this.#buildSender(deliveries),
+      ...senders,
       jobs,
       httpQueues,
     };
@@ -160,17 +162,13 @@ export class Assembly {
     });
   }
 
-  #buildJobs(db: Database | undefined): HttpJobs | undefined {
-    const options = this.#httpJobs;
-    if (options === undefined || db === undefined) return undefined;
-    return new HttpJobs(db, options, {
-      guard: new EgressGuard(options.egress, this.#clock),
+  get #delivering(): DeliveryMember {
+    return {
       clock: this.#clock,
-      wallClock,
       random: this.#random,
       logger: this.#logger,
       metrics: this.#context.deliveryMetrics,
-    });
+    };
   }
 
   #buildQueueWatch(
@@ -183,30 +181,14 @@ export class Assembly {
     if (options === undefined || jobs === undefined || tasks === undefined) return undefined;
     return new HttpQueueWatch(db, {
       names: options.names,
-      known: options.definitions.map(({ name }) => name),
+      own: options.definitions.map(({ name }) => name),
       clock: this.#clock,
       logger: this.#logger,
       begin: async (queues) => {
         await tasks.handle(queues.map((queue) => jobs.handlerOf(queue, true)));
-        // After that, because the leader gives us buckets then.
-        await registry.handle(queues.map(({ name }) => name));
+        await registry.handle(queues.map(({ name }) => name)); // Then the leader gives us buckets.
       },
-    });
-  }
-
-  #buildSender(db: Database): DeliverySender | undefined {
-    const options = resolveDeliverOptions(this.#options.deliverWebhooks);
-    if (options === undefined) return undefined;
-    return new DeliverySender(db, {
-      ...options,
-      guard: new EgressGuard(options.egress, this.#clock),
-      pollMs: DELIVERY_POLL_MS,
-      drainMs: this.#options.drainTimeout,
-      clock: this.#clock,
-      wallClock,
-      random: this.#random,
-      logger: this.#logger,
-      metrics: this.#context.deliveryMetrics,
+      end: (names) => tasks.leave(names).then(() => registry.leave(names)),
     });
   }
 
@@ -288,6 +270,7 @@ export class Assembly {
     return new Housekeeper(db, {
       turnMs: isListening ? HOUSEKEEPER_MS : this.#options.taskPollInterval,
       leaseMs: this.#options.leaseSeconds * 1000,
+      heartbeatTimeoutMs: this.#options.heartbeatTimeout,
       workerId: this.id,
       term: () => leader.term,
       channel,
@@ -298,7 +281,7 @@ export class Assembly {
     });
   }
 
-  #buildRegistry(db: Database): Registry {
+  #buildRegistry(db: Database, running: () => number | undefined): Registry {
     const options = this.#options;
     const rebuildable = canRebuild(options, this.#context) ? options.consumers : [];
     const registration = {
@@ -324,8 +307,19 @@ export class Assembly {
       changesChannel: this.#context.changesChannel,
       clock: this.#clock,
       logger: this.#logger,
-      load: () => ({ consumers: this.#assigned().length, rssBytes: process.memoryUsage.rss() }),
+      load: () => ({
+        consumers: this.#assigned().length,
+        ...this.#slotLoad(running()),
+        ...processLoad(options),
+      }),
     });
+  }
+
+  /** Of one that runs tasks. How many remote workers would take is theirs to say. */
+  #slotLoad(running: number | undefined): object {
+    if (running === undefined) return {};
+    const slots = this.#httpJobs?.concurrency ?? this.#options.concurrency;
+    return this.#options.remote === undefined ? { running, slots } : { running };
   }
 
   #buildElection(db: Database): Election {

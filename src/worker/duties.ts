@@ -1,11 +1,13 @@
 import type { Logger } from "../base/log.ts";
 import type { LeaderDuty } from "../cluster/leader.ts";
+import { forgetActs } from "../cluster/sql/audit-log.ts";
 import { forgetGapRecords } from "../consumers/sql/batch.ts";
 import type { Database } from "../db/database.ts";
+import { forgetSubscriptions } from "../delivery/notices/sql/subscriptions.ts";
 import { forgetDeliveries } from "../delivery/sql/deliveries.ts";
 import { createEventPartitions } from "../events/sql/preconditions.ts";
 import { moveBuckets } from "../tasks/bucket-moves.ts";
-import { forgetChanges } from "../tasks/sql/feed.ts";
+import { FeedBroom } from "../tasks/feed-broom.ts";
 import { dropHistory, makeHistoryPartitions, sumTally } from "../tasks/sql/housekeeping.ts";
 import { removeExpiredIdempotencyKeys } from "../tasks/sql/idempotency.ts";
 import { freeLostLimits } from "../tasks/sql/limits.ts";
@@ -14,6 +16,8 @@ import type { ResolvedWorkerOptions } from "./options.ts";
 import type { WorkerContext } from "./worker-context.ts";
 
 const AUDIT_DAYS = 30;
+const ACTS_DAYS = 365;
+const ACTS_PER_RUN = 10_000;
 const PARTITION_CHECK_MS = 10_000;
 const HOUSEKEEPING_MS = 30_000;
 const HISTORY_MS = 3_600_000;
@@ -24,8 +28,6 @@ const KEYS_PER_RUN = 10_000;
 const DELIVERIES_PER_RUN = 10_000;
 const FEED_MS = 10_000;
 const FEED_SECONDS = 600;
-const CHANGES_PER_STATEMENT = 5_000;
-const FEED_STATEMENTS_MAX = 20;
 
 /** What the leader does for all besides assigning: small, idempotent, each in its own time. */
 export function leaderDuties(
@@ -60,6 +62,7 @@ function taskDuties(
   logger: Logger,
 ): LeaderDuty[] {
   const { historyDays } = options;
+  const broom = new FeedBroom(db);
   return [
     {
       name: "buckets",
@@ -101,14 +104,18 @@ function taskDuties(
         await forgetDeliveries(db, historyDays, DELIVERIES_PER_RUN);
       },
     },
-    { name: "feed", everyMs: FEED_MS, run: () => forgetFeed(db) },
+    {
+      name: "subscriptions",
+      everyMs: HOUSEKEEPING_MS,
+      run: async () => {
+        await forgetSubscriptions(db, DELIVERIES_PER_RUN);
+      },
+    },
+    { name: "feed", everyMs: FEED_MS, run: () => broom.sweep(FEED_SECONDS) },
+    {
+      name: "audit log",
+      everyMs: HOUSEKEEPING_MS,
+      run: () => forgetActs(db, ACTS_DAYS, ACTS_PER_RUN),
+    },
   ];
-}
-
-/** Piece by piece: each is a short transaction, and all of them keep up with what is written. */
-export async function forgetFeed(db: Database, seconds = FEED_SECONDS): Promise<void> {
-  for (let count = 0; count < FEED_STATEMENTS_MAX; count += 1) {
-    const gone = await forgetChanges(db, seconds, CHANGES_PER_STATEMENT);
-    if (gone < CHANGES_PER_STATEMENT) return;
-  }
 }

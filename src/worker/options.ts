@@ -303,3 +303,11 @@ function checkHandlers(handlers: readonly TaskHandler[], compat: "eventsalsa" | 
     seen.add(name);
   }
 }
+
+/** What a process has to carry, and what its silence means: people draw that to scale. */
+export const processLoad = (options: ResolvedWorkerOptions): object => ({
+  rssBytes: process.memoryUsage.rss(),
+  heartbeatSeconds: options.heartbeatInterval / 1000,
+  timeoutSeconds: options.heartbeatTimeout / 1000,
+  leaseSeconds: options.leaseSeconds,
+});

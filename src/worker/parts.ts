@@ -9,6 +9,7 @@ import type { Database } from "../db/database.ts";
 import type { Listener } from "../db/listener.ts";
 import type { HttpJobs } from "../delivery/jobs/http-jobs.ts";
 import type { HttpQueueWatch } from "../delivery/jobs/http-queue-watch.ts";
+import type { NoticeSender } from "../delivery/notices/notice-sender.ts";
 import type { DeliverySender } from "../delivery/sender.ts";
 import type { Scheduler } from "../schedules/scheduler.ts";
 import type { Housekeeper } from "../tasks/housekeeper.ts";
@@ -28,11 +29,11 @@ export interface Pools {
  * drains together: else one of them would go on fetching while another drains.
  */
 export function servicesOf(parts: Parts): Stage[] {
-  const { registry, leader, housekeeper, scheduler, sender } = parts;
+  const { registry, leader, housekeeper, scheduler, sender, notices } = parts;
   const { dispatcher, listener, reader, tasks, runner, httpQueues } = parts;
   const taskServices =
     tasks === undefined ? [] : [tasks.finisher, tasks.finisher.packs, tasks.renewer];
-  const intake: readonly (Service | undefined)[] = [sender, tasks, httpQueues, runner];
+  const intake: readonly (Service | undefined)[] = [sender, notices, tasks, httpQueues, runner];
   return [
     registry,
     leader,
@@ -58,6 +59,7 @@ export interface Parts {
   readonly housekeeper: Housekeeper | undefined;
   readonly scheduler: Scheduler | undefined;
   readonly sender: DeliverySender | undefined;
+  readonly notices: NoticeSender | undefined;
   /** Closed when no task runs any more. */
   readonly jobs: HttpJobs | undefined;
   readonly httpQueues: HttpQueueWatch | undefined;

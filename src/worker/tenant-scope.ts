@@ -1,11 +1,13 @@
 import { CommitUnknownError, InvalidInputError } from "../base/errors.ts";
 import type { Store } from "../db/database.ts";
 import { EgressRefusedError } from "../delivery/egress/errors.ts";
+import { SubscriptionAdmin } from "../delivery/notices/subscription-admin.ts";
 import { type UrlGuard, WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type ResumeOptions, ScheduleAdmin } from "../schedules/admin.ts";
 import type { Schedule, ScheduleFiring, ScheduleOptions } from "../schedules/schedule.ts";
 import {
   type DeadLetterFilter,
+  type DeadLetterGroupOptions,
   type DeadLetterGroups,
   DeadLetters,
 } from "../tasks/dead-letters.ts";
@@ -17,11 +19,13 @@ import { type Amount, amountOf } from "../tasks/quota.ts";
 import type { QuotaKeeper, Settle } from "../tasks/quota-keeper.ts";
 import { type EndOptions, hasEnded, type ResultWaiter } from "../tasks/results.ts";
 import type { TaskRow } from "../tasks/sql/inspect.ts";
+import type { TaskPage } from "../tasks/sql/list.ts";
 import {
   type AdminChannels,
   type EndedBefore,
   type ListTasksOptions,
   TaskAdmin,
+  type WhyOptions,
 } from "../tasks/task-admin.ts";
 import type { TaskFailure } from "../tasks/view.ts";
 
@@ -59,6 +63,8 @@ export class TenantScope {
   readonly tenant: string;
   /** Each call names the tenant again. */
   readonly webhooks: WebhookAdmin;
+  /** The same. */
+  readonly subscriptions: SubscriptionAdmin;
   readonly #scope: { readonly tenant: string; readonly queues?: readonly string[] };
   readonly #context: ScopeContext;
   readonly #enqueue: EnqueueContext;
@@ -75,6 +81,7 @@ export class TenantScope {
     this.#tasks = new TaskAdmin(store, channels);
     this.#dead = new DeadLetters(store, channels);
     this.webhooks = new WebhookAdmin(store, context.urlGuard);
+    this.subscriptions = new SubscriptionAdmin(store, context.urlGuard);
     this.#schedules = this.#schedulesOver(this.#enqueue);
   }
 
@@ -111,6 +118,12 @@ export class TenantScope {
     }
   }
 
+  /** The directory would help with names of queues, which are those of other tenants, too. */
+  async #requireQueue(queue: unknown): Promise<void> {
+    if (typeof queue !== "string" || (await this.#enqueue.directory.has(queue))) return;
+    throw new InvalidInputError(`there is no queue ${JSON.stringify(queue)}`);
+  }
+
   #metered(): EnqueueContext {
     const { tenant } = this;
     const { quotas } = this.#context;
@@ -142,8 +155,9 @@ export class TenantScope {
     return await this.#tasks.find(id, this.#scope);
   }
 
-  async tasks(options: Unscoped<ListTasksOptions>): Promise<TaskRow[]> {
-    return await this.#tasks.findAll({ ...options, ...this.#scope });
+  /** A page, having looked at no more than so many rows of each table. */
+  async tasks(options: Unscoped<ListTasksOptions>, look: number): Promise<TaskPage> {
+    return await this.#tasks.findPage({ ...options, ...this.#scope }, look);
   }
 
   /** The task when it has ended, or as it is when the time is over. */
@@ -155,8 +169,8 @@ export class TenantScope {
     return await this.#tasks.failures(id, this.#scope);
   }
 
-  async why(id: string): Promise<string> {
-    return await this.#tasks.why(id, this.#scope);
+  async why(id: string, options: Unscoped<WhyOptions> = {}): Promise<string> {
+    return await this.#tasks.why(id, { ...options, ...this.#scope });
   }
 
   async cancel(id: string, reason?: string): Promise<"cancelled" | "cancelling"> {
@@ -192,9 +206,17 @@ export class TenantScope {
     return await this.#admitted(amount, () => this.#dead.redrive(which, most));
   }
 
+  /** How many a redrive would take, counted up to so many, and until when that was so. */
+  async countDead(
+    filter: Unscoped<DeadLetterFilter>,
+    max: number,
+  ): Promise<{ readonly count: number; readonly at: Date }> {
+    return await this.#dead.count({ ...filter, ...this.#scope }, max);
+  }
+
   /** What they died of, of one queue or of all that the caller is for. */
-  async deadLetterGroups(queue: string | undefined): Promise<DeadLetterGroups> {
-    return await this.#dead.groups({ ...this.#scope, ...(queue === undefined ? {} : { queue }) });
+  async deadLetterGroups(filter: Unscoped<DeadLetterGroupOptions>): Promise<DeadLetterGroups> {
+    return await this.#dead.groups({ ...filter, ...this.#scope });
   }
 
   async purge(filter: Unscoped<DeadLetterFilter>, limit: number): Promise<number> {
@@ -223,6 +245,7 @@ export class TenantScope {
   async putSchedule(name: string, options: Unscoped<ScheduleOptions>): Promise<Schedule> {
     const { tenant, ...queues } = this.#scope;
     this.#checkTarget(options.http);
+    await this.#requireQueue(options.queue);
     return await this.#schedules.put(name, { ...options, tenant }, queues);
   }
 

@@ -26,6 +26,7 @@ import {
 } from "../db/migrations.ts";
 import { Notifier } from "../db/notifier.ts";
 import { DeliveryMetrics } from "../delivery/metrics.ts";
+import { SubscriptionAdmin } from "../delivery/notices/subscription-admin.ts";
 import { WebhookAdmin } from "../delivery/webhook-admin.ts";
 import { type AppendOptions, type AppendResult, append } from "../events/append.ts";
 import type { NewEvent, PersistedEvent, StreamRef } from "../events/event.ts";
@@ -56,7 +57,12 @@ import { resolveWorkerOptions, type WorkerOptions } from "./options.ts";
 import { runToHead } from "./run-to-head.ts";
 import { openTenants, type Tenants, type TenantsOptions } from "./tenants.ts";
 import { Worker } from "./worker.ts";
-import { type ConnectionFacts, connectionContext, type WorkerContext } from "./worker-context.ts";
+import {
+  type ConnectionFacts,
+  connectionContext,
+  type Engine,
+  type WorkerContext,
+} from "./worker-context.ts";
 
 /** The entry to everything: appends, reads, workers and administration over one database. */
 export class Tidemill implements AsyncDisposable {
@@ -75,6 +81,8 @@ export class Tidemill implements AsyncDisposable {
   readonly deadLetters: DeadLetters;
   /** Endpoints and their secrets, deliveries, redeliver. */
   readonly webhooks: WebhookAdmin;
+  /** Who is told that work waits. */
+  readonly subscriptions: SubscriptionAdmin;
   /** What tenants may have waiting at servers, and how fast they may create. */
   readonly quotas: QuotaAdmin;
   readonly #url: string;
@@ -114,6 +122,7 @@ export class Tidemill implements AsyncDisposable {
     this.queues = new QueueAdmin(db, this.#enqueue.directory, this.#channels);
     this.deadLetters = new DeadLetters(db, this.#channels);
     this.webhooks = new WebhookAdmin(db);
+    this.subscriptions = new SubscriptionAdmin(db);
     this.quotas = new QuotaAdmin(db);
   }
 
@@ -184,7 +193,8 @@ export class Tidemill implements AsyncDisposable {
     const write = async (tx: SqlExecutor): Promise<AppendResult> => {
       const context = { db: this.#db, notifyChannel, notifier: this.#notifier };
       const result = await append(context, stream, named, { ...options, tx });
-      for (const [queue, tasks] of tasksOf(routes, stream, named)) {
+      const stored = named.map((event, at) => ({ ...event, position: result.positions[at] ?? 0n }));
+      for (const [queue, tasks] of tasksOf(routes, stream, stored)) {
         const ids = await enqueueTasks(this.#enqueue, queue, tasks, { tx });
         this.taskMetrics.enqueued.add(ids.length, { queue: queue.name });
       }
@@ -379,15 +389,6 @@ export class Tidemill implements AsyncDisposable {
       },
     };
   }
-}
-
-/** The parts of a connected Tidemill that outlive a call. */
-export interface Engine {
-  readonly db: Database;
-  readonly logger: Logger;
-  readonly enqueue: EnqueueContext;
-  /** Workers of this process need not wait to hear of it. */
-  readonly tasksEnqueued: () => void;
 }
 
 export interface MigrationOptions {

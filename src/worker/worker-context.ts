@@ -4,6 +4,7 @@ import type { Database } from "../db/database.ts";
 import type { Partitioning } from "../db/migrations.ts";
 import type { DeliveryMetrics } from "../delivery/metrics.ts";
 import type { QueueDirectory } from "../tasks/directory.ts";
+import type { EnqueueContext } from "../tasks/enqueue.ts";
 import type { TaskMetrics } from "../tasks/metrics.ts";
 import { type ConnectOptions, changesChannel, EVENTSALSA_KEY, leaderKey } from "./connect.ts";
 
@@ -67,4 +68,13 @@ export function connectionContext(
     partitioning,
     compat,
   };
+}
+
+/** The parts of a connected Tidemill that outlive a call. */
+export interface Engine {
+  readonly db: Database;
+  readonly logger: Logger;
+  readonly enqueue: EnqueueContext;
+  /** Workers of this process need not wait to hear of it. */
+  readonly tasksEnqueued: () => void;
 }

@@ -128,6 +128,7 @@ export class Worker implements AsyncDisposable {
   stopFetching(): void {
     this.#parts?.tasks?.stopClaiming();
     this.#parts?.sender?.stopClaiming();
+    this.#parts?.notices?.stopClaiming();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -136,13 +137,14 @@ export class Worker implements AsyncDisposable {
 
   /** Events were appended by this process: no need to wait for the dispatcher. */
   eventsAppended(): void {
-    this.#parts?.reader.bell.ring();
+    this.#parts?.reader.announce();
   }
 
   /** Tasks were enqueued by this process. */
   tasksEnqueued(): void {
     this.#parts?.tasks?.workArrived();
     this.#parts?.housekeeper?.bell.ring();
+    this.#parts?.notices?.bell.ring();
   }
 
   async #stop(): Promise<void> {

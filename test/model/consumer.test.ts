@@ -204,7 +204,7 @@ async function finish(model: Model, stage: LogStage): Promise<void> {
       await poll(1).run(model, stage);
       expect(await stage.handledAbove(model.base)).toEqual(ascending(model.committed));
     },
-    { timeoutMs: 5_000, everyMs: 0 },
+    { timeoutMs: 15_000, everyMs: 0 },
   );
   expect(await falseGapsIn(stage.database)).toEqual([]);
 }

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { writeBucketOwner } from "../../src/tasks/sql/bucket-owners.ts";
 import { completeTasks, type Ended, putBackTasks } from "../../src/tasks/sql/finish.ts";
 import { findForeignLanes, readOwnedBuckets } from "../../src/tasks/sql/keys.ts";
-import { type Taken, takeLimits } from "../../src/tasks/sql/limits.ts";
+import { freeLostLimits, type Taken, takeLimits } from "../../src/tasks/sql/limits.ts";
 import { pauseQueue } from "../../src/tasks/sql/queue-admin.ts";
 import {
   forgetClaims,
@@ -380,4 +380,40 @@ it("two workers never take more slots of a limit than it has", async () => {
     },
   });
   expect(Object.keys(ends).sort()).toEqual(["1 2", "2 1"]);
+});
+
+it("slots of a lost worker are freed, but for those under which it claims meanwhile", async () => {
+  const scene = await raceScene(2);
+  const { admin, lane } = scene;
+  const workerId = randomUUID();
+  const proofs = [{ queue: "orders", slots: 3, deadline: null }];
+  const ends = await scene.interleaver.run({
+    scripts: {
+      claimer: (racer) => claimIn(racer, { lane, manner: "beside", take: 2, workerId, proofs }),
+      leader: (racer) => racer.transaction((tx) => freeLostLimits(tx, 10)),
+    },
+    reset: async () => {
+      await resetPending(scene, 3);
+      await admin.query(
+        `DELETE FROM tidemill.limit_grants;
+         DELETE FROM tidemill.limit_slots;
+         INSERT INTO tidemill.limit_slots (queue, granted) VALUES ('orders', 3);
+         INSERT INTO tidemill.limit_grants (queue, worker_id, slots)
+         VALUES ('orders', '${workerId}', 3)`,
+      );
+    },
+    check: async (run) => {
+      const taken = run.result<Claimed>("claimer").ids.length;
+      const freed = run.result<number>("leader");
+      const { rows } = await admin.query<{ granted: number; slots: number }>(
+        `SELECT granted, (SELECT COALESCE(sum(slots), 0)::int FROM tidemill.limit_grants) AS slots
+           FROM tidemill.limit_slots`,
+      );
+      expect(rows).toEqual([{ granted: 3 - freed, slots: 3 - freed }]);
+      expect(taken).toBeLessThanOrEqual(3 - freed);
+      return `${taken} ${freed}`;
+    },
+  });
+  // What is claimed after it needs the slots that are gone.
+  expect(Object.keys(ends).sort()).toEqual(["0 3", "2 1"]);
 });

@@ -7,7 +7,7 @@ import { queue } from "../../src/index.ts";
 import { QueueDirectory } from "../../src/tasks/directory.ts";
 import type { EnqueueContext } from "../../src/tasks/enqueue.ts";
 import { bucketSet } from "../../src/tasks/sql/bucket-owners.ts";
-import { type ClaimedRows, claimTasks, FIELD } from "../../src/tasks/sql/claim.ts";
+import { type ClaimedRows, claimTasks, FIELD, type GrantProof } from "../../src/tasks/sql/claim.ts";
 import { claimKeyedTasks } from "../../src/tasks/sql/keys.ts";
 import type { LeaseToken } from "../../src/tasks/task.ts";
 import { onCleanup, type TestDatabase, testDatabase } from "../support/database.ts";
@@ -146,22 +146,31 @@ const toClaimed = (claimId: string, { rows }: ClaimedRows): Claimed => ({
 
 export type Manner = "alone" | "beside";
 
+export interface LaneClaim {
+  readonly lane: number;
+  readonly manner: Manner;
+  readonly take: number;
+  /** Defaults to one that nobody knows. */
+  readonly workerId?: string;
+  readonly proofs?: readonly GrantProof[];
+}
+
 /** A claim of a lane, in a transaction of its own whose end is another move. */
 export async function claimIn(
   racer: Racer,
-  wanted: { lane: number; manner: Manner; take: number },
+  { lane, manner, take, workerId = randomUUID(), proofs = [] }: LaneClaim,
   end?: "COMMIT" | "ROLLBACK",
 ): Promise<Claimed> {
   const claimId = randomUUID();
   const request = {
     claimId,
-    workerId: randomUUID(),
+    workerId,
     leaseSeconds: 60,
-    proofs: [],
-    isBesideOthers: wanted.manner === "beside",
+    proofs,
+    isBesideOthers: manner === "beside",
     waitMs: 30_000,
   };
-  const lanes = [{ lane: wanted.lane, floor: 0, take: wanted.take }];
+  const lanes = [{ lane, floor: 0, take }];
   return await racer.transaction(
     async (tx) => toClaimed(claimId, await claimTasks(tx, request, lanes)),
     end,

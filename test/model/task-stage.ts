@@ -237,6 +237,7 @@ export class Stage {
       const rest = {
         turnMs: 1_000,
         leaseMs: LEASE_SECONDS * 1_000,
+        heartbeatTimeoutMs: LEASE_SECONDS * 1_000,
         workerId: "",
         channel: "model",
       };

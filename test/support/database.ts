@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { afterAll, afterEach, inject } from "vitest";
+import { inject } from "vitest";
 import { type ConnectOptions, Tidemill } from "../../src/index.ts";
 import { runOnce } from "./run-once.ts";
 
@@ -14,26 +14,21 @@ export interface TestDatabase {
   session(): Promise<pg.Client>;
 }
 
-const cleanups: (() => Promise<unknown>)[] = [];
+const cleanups: Record<"test" | "file", (() => Promise<unknown>)[]> = { test: [], file: [] };
 
 /** Runs after the test, or after all of the file, last added first. */
 export function onCleanup(cleanup: () => Promise<unknown>, until: "test" | "file" = "test"): void {
-  (until === "test" ? cleanups : fileCleanups).push(cleanup);
+  cleanups[until].push(cleanup);
 }
 
-afterEach(async () => {
+/** For test/support/each-file.ts, which says when. */
+export async function cleanUp(after: "test" | "file"): Promise<void> {
   const failures: unknown[] = [];
-  for (const cleanup of cleanups.splice(0).toReversed()) {
+  for (const cleanup of cleanups[after].splice(0).toReversed()) {
     await cleanup().catch((error: unknown) => failures.push(error)); // The others run all the same.
   }
   if (failures.length > 0) throw new AggregateError(failures, "a cleanup failed");
-});
-
-const fileCleanups: typeof cleanups = [];
-
-afterAll(async () => {
-  for (const cleanup of fileCleanups.splice(0).toReversed()) await cleanup();
-});
+}
 
 export interface TestDatabaseOptions {
   /** How long it lives. Defaults to "test". */
@@ -83,18 +78,18 @@ export function withDatabase(server: string, name: string): string {
   return url.href;
 }
 
-// A test file makes dozens of databases; connecting for each costs as much as making it does.
+// A process makes hundreds of databases; connecting for each costs as much as making it does.
 let administrators: pg.Pool | undefined;
 
 async function runOnSuite(server: string, sql: string): Promise<void> {
   if (administrators === undefined) {
-    administrators = new pg.Pool({ connectionString: server, max: 1, idleTimeoutMillis: 0 });
+    administrators = new pg.Pool({
+      connectionString: server,
+      max: 1,
+      idleTimeoutMillis: 0,
+      allowExitOnIdle: true, // It lasts as long as the process does.
+    });
     administrators.on("error", () => {}); // It connects again.
   }
   await administrators.query(sql);
 }
-
-afterAll(async () => {
-  await administrators?.end();
-  administrators = undefined;
-});

@@ -1,3 +1,4 @@
+import { createHash, createHmac, pbkdf2Sync, randomBytes } from "node:crypto";
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
@@ -18,7 +19,7 @@ declare module "vitest" {
 
 /** One real PostgreSQL for all test files; each test makes its own schema in it. */
 export default async function setup(project: TestProject): Promise<(() => Promise<void>) | void> {
-  buildPrograms();
+  await buildPrograms();
   const given = process.env["DATABASE_URL"];
   if (given) {
     const before = new Set(await wallRoles(given));
@@ -50,7 +51,7 @@ export default async function setup(project: TestProject): Promise<(() => Promis
     remove();
   };
   process.once("exit", abandon); // A run that is interrupted tears nothing down.
-  if (Number(server.version) >= 16) await lightenPassword(server.url);
+  await lightenPassword(server.url);
   await makeTemplate(project, server.url, Number(server.version) >= 15 ? COPIED : "");
   return async () => {
     process.removeListener("exit", abandon);
@@ -96,8 +97,16 @@ async function wallRoles(server: string): Promise<string[]> {
   return rows.map(({ role }) => role);
 }
 
-/** A password is hashed 4,096 times for each of thousands of connections, unless told so. */
+/**
+ * A password is hashed 4,096 times, on both ends, for each of thousands of connections. This one is
+ * stored as PostgreSQL would store it if it were told to hash once.
+ */
 async function lightenPassword(server: string): Promise<void> {
   const { username, password } = new URL(server);
-  await runOnce(server, `SET scram_iterations = 1; ALTER ROLE ${username} PASSWORD '${password}'`);
+  const salt = randomBytes(16);
+  const salted = pbkdf2Sync(password, salt, 1, 32, "sha256");
+  const keyed = (text: string): Buffer => createHmac("sha256", salted).update(text).digest();
+  const stored = createHash("sha256").update(keyed("Client Key")).digest("base64");
+  const verifier = `${salt.toString("base64")}$${stored}:${keyed("Server Key").toString("base64")}`;
+  await runOnce(server, `ALTER ROLE ${username} PASSWORD 'SCRAM-SHA-256$1:${verifier}'`);
 }

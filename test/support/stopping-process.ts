@@ -52,6 +52,6 @@ async function start(): Promise<Stoppable> {
   return await mill.startWorker({ ...common, httpJobs: { egress } });
 }
 
-const running = await start();
-say("started");
-process.exit(await runUntilSignal(running));
+const ended = runUntilSignal(await start());
+say("started"); // From now on a signal is heard.
+process.exit(await ended);

@@ -92,7 +92,7 @@ export async function startTaskProcess(options: TaskProcessOptions): Promise<Tas
     kill: (signal) => void child.kill(signal),
     openGate: () => void child.stdin?.write("open\n"),
     unblock: () => void release.write("."),
-    heard: (event, timeoutMs = 10_000) =>
+    heard: (event, timeoutMs = 25_000) =>
       eventually(
         () => {
           const message = said.find((one) => one.event === event);

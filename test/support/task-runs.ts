@@ -1,6 +1,12 @@
 import type pg from "pg";
 import { expect } from "vitest";
-import { type Queue, queue, type Worker, type WorkerOptions } from "../../src/index.ts";
+import {
+  type Queue,
+  type QueueOptions,
+  queue,
+  type Worker,
+  type WorkerOptions,
+} from "../../src/index.ts";
 import type { TestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import type { TaskOrder } from "./task-process.ts";
@@ -128,7 +134,7 @@ export async function readLive(pool: pg.Pool): Promise<LiveTask[]> {
 export async function eventuallyDone(
   { pool }: TestDatabase,
   count: number,
-  timeoutMs = 15_000,
+  timeoutMs = 25_000,
 ): Promise<void> {
   await eventually(
     async () => {
@@ -152,8 +158,10 @@ export async function expectCompletedOnce(pool: pg.Pool, ids: readonly string[])
   expect(rows).toEqual(wanted.sort((a, b) => Number(a.id) - Number(b.id)));
 }
 
-export const orders = (name = "orders"): Queue<TaskOrder, unknown, TaskOrder> =>
-  queue<TaskOrder>(name);
+export const orders = (
+  name = "orders",
+  options: QueueOptions = {},
+): Queue<TaskOrder, unknown, TaskOrder> => queue<TaskOrder>(name, options);
 
 /**
  * A worker in the test's own process that leads and takes no task of the processes: whoever is

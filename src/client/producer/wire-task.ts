@@ -8,7 +8,7 @@ import { describeIssues, type StandardResult } from "../../tasks/schema.ts";
 import type { Backoff, NewTask } from "../../wire/generated/tidemill/v1/producer.ts";
 
 const BYTES_TYPE = "application/octet-stream";
-const REFUSED = ["tenant", "http"];
+const REFUSED = ["tenant", "http", "causedBy"];
 const KNOWN = TASK_KEYS.filter((key) => !REFUSED.includes(key));
 
 /** The task as it is sent, checked by the schema of its queue. Most schemas need no waiting. */
@@ -20,6 +20,9 @@ export function toWire(queue: QueueDefinition, task: GivenTask): NewTask | Promi
     throw new InvalidInputError(
       "a stream carries no http of a task: create it by HTTP, or let its queue name the target",
     );
+  }
+  if (task.causedBy !== undefined) {
+    throw new InvalidInputError("a stream carries no causedBy of a task: create it by HTTP");
   }
   refuseUnknown("task", task, KNOWN);
   const { schema } = queue;

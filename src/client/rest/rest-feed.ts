@@ -57,7 +57,7 @@ export type FeedEvent =
     }
   | { readonly event: "reset"; readonly id: ""; readonly data: { readonly reason: string } }
   | {
-      readonly event: "worker" | "consumer" | "ring" | "gap";
+      readonly event: "worker" | "consumer" | "ring" | "gap" | "act";
       readonly id: string;
       readonly data: Readonly<Record<string, unknown>>;
     };

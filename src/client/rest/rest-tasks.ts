@@ -41,6 +41,8 @@ export interface TaskRecord {
   readonly cause?: string;
   readonly webhook?: string;
   readonly targetUrl?: string;
+  /** Position of the event that caused it. */
+  readonly causedBy?: string;
   readonly traceParent?: string;
 }
 

@@ -1,4 +1,5 @@
 import type { LeaseToken } from "../../tasks/task.ts";
+import { FieldReader } from "../../wire/field-reader.ts";
 
 /** What is needed of every task when it comes. The rest is read when a handler asks for it. */
 export interface ReadTask {
@@ -30,6 +31,7 @@ const GENERATION = 2 << 3;
 const CLAIM_ID = (3 << 3) | 2;
 
 const EMPTY = Buffer.alloc(0);
+const NO_TOKEN: LeaseToken = { taskId: "", generation: 0, claimId: "" };
 
 /**
  * Tasks come in thousands, and most handlers ask for little of them: decoding every field of each
@@ -38,124 +40,60 @@ const EMPTY = Buffer.alloc(0);
  */
 export function readTasks(message: Buffer): ReadTask[] | undefined {
   if (message[0] !== TASKS_OF_MESSAGE) return undefined;
-  const cursor = new Cursor(message, 1, message.length);
+  const reader = new FieldReader(message);
+  reader.tag();
+  const from = reader.pass();
+  if (reader.at < message.length) return undefined; // There is what this version does not know.
+  reader.at = from;
   const tasks: ReadTask[] = [];
-  const inner = cursor.part();
-  if (cursor.isLeft) return undefined; // Something is there that this version does not know.
-  while (inner.isLeft) {
-    const tag = inner.varint();
-    if (tag === TASK_OF_TASKS) tasks.push(readTask(inner.part()));
-    else inner.skip(tag);
+  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {
+    if (tag === TASK_OF_TASKS) tasks.push(readTask(reader, tasks.at(-1)));
+    else reader.skip(tag);
   }
   return tasks;
 }
 
-function readTask(cursor: Cursor): ReadTask {
-  const bytes = cursor.rest();
-  let token: LeaseToken = NO_TOKEN;
+/** @param before often has the same texts */
+function readTask(reader: FieldReader, before: ReadTask | undefined): ReadTask {
+  const outer = reader.enter();
+  const from = reader.at;
+  let token = NO_TOKEN;
   let remainingMs = 0;
   let queue = "";
   let payload: Buffer = EMPTY;
   let contentType = "";
   let timeoutSeconds = 0;
-  while (cursor.isLeft) {
-    const tag = cursor.varint();
+  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {
     if (tag === LEASE) {
-      const lease = cursor.part();
-      while (lease.isLeft) {
-        const field = lease.varint();
-        if (field === TOKEN_OF_LEASE) token = readToken(lease.part());
-        else if (field === REMAINING) remainingMs = lease.varint();
-        else lease.skip(field);
+      const around = reader.enter();
+      for (let field = reader.tag(); field !== 0; field = reader.tag()) {
+        if (field === TOKEN_OF_LEASE) token = readToken(reader, before?.token.claimId);
+        else if (field === REMAINING) remainingMs = reader.uint32();
+        else reader.skip(field);
       }
-    } else if (tag === QUEUE) queue = cursor.part().text();
-    else if (tag === PAYLOAD) payload = cursor.part().rest();
-    else if (tag === CONTENT_TYPE) contentType = cursor.part().text();
-    else if (tag === TIMEOUT) timeoutSeconds = cursor.double();
-    else cursor.skip(tag);
+      reader.leave(around);
+    } else if (tag === QUEUE) queue = reader.text(before?.queue);
+    else if (tag === PAYLOAD) payload = reader.part();
+    else if (tag === CONTENT_TYPE) contentType = reader.text(before?.contentType);
+    else if (tag === TIMEOUT) timeoutSeconds = reader.double();
+    else reader.skip(tag);
   }
+  reader.leave(outer);
+  const bytes = reader.bytes.subarray(from, reader.at);
   return { bytes, token, remainingMs, queue, payload, contentType, timeoutSeconds };
 }
 
-const NO_TOKEN: LeaseToken = { taskId: "", generation: 0, claimId: "" };
-
-function readToken(cursor: Cursor): LeaseToken {
+function readToken(reader: FieldReader, claimBefore: string | undefined): LeaseToken {
+  const outer = reader.enter();
   let taskId = "";
   let generation = 0;
   let claimId = "";
-  while (cursor.isLeft) {
-    const tag = cursor.varint();
-    if (tag === TASK_ID) taskId = cursor.part().text();
-    else if (tag === GENERATION) generation = cursor.varint();
-    else if (tag === CLAIM_ID) claimId = cursor.part().text();
-    else cursor.skip(tag);
+  for (let tag = reader.tag(); tag !== 0; tag = reader.tag()) {
+    if (tag === TASK_ID) taskId = reader.text();
+    else if (tag === GENERATION) generation = reader.uint32();
+    else if (tag === CLAIM_ID) claimId = reader.text(claimBefore);
+    else reader.skip(tag);
   }
+  reader.leave(outer);
   return { taskId, generation, claimId };
-}
-
-/** A place in a message, and where the part ends that it is in. */
-class Cursor {
-  readonly #bytes: Buffer;
-  readonly #end: number;
-  #at: number;
-
-  constructor(bytes: Buffer, at: number, end: number) {
-    if (end > bytes.length) throw new RangeError("the message ends too early");
-    this.#bytes = bytes;
-    this.#at = at;
-    this.#end = end;
-  }
-
-  get isLeft(): boolean {
-    return this.#at < this.#end;
-  }
-
-  varint(): number {
-    let value = 0;
-    let scale = 1;
-    for (let nth = 0; nth < 10 && this.#at < this.#end; nth += 1) {
-      const byte = this.#bytes[this.#at] ?? 0;
-      this.#at += 1;
-      value += (byte & 0x7f) * scale;
-      if (byte < 0x80) return value;
-      scale *= 128;
-    }
-    throw new RangeError("the message holds a number without an end");
-  }
-
-  double(): number {
-    const at = this.#take(8);
-    return this.#bytes.readDoubleLE(at);
-  }
-
-  part(): Cursor {
-    const size = this.varint();
-    const at = this.#take(size);
-    return new Cursor(this.#bytes, at, at + size);
-  }
-
-  /** Not a copy. */
-  rest(): Buffer {
-    return this.#bytes.subarray(this.#at, this.#end);
-  }
-
-  text(): string {
-    return this.#bytes.toString("utf8", this.#at, this.#end);
-  }
-
-  skip(tag: number): void {
-    const kind = tag & 7;
-    if (kind === 0) this.varint();
-    else if (kind === 1) this.#take(8);
-    else if (kind === 2) this.#take(this.varint());
-    else if (kind === 5) this.#take(4);
-    else throw new RangeError("the message holds a field of no known kind");
-  }
-
-  #take(size: number): number {
-    const at = this.#at;
-    if (at + size > this.#end) throw new RangeError("the message ends too early");
-    this.#at = at + size;
-    return at;
-  }
 }

@@ -42,8 +42,8 @@ export interface WorkerSessionEvents {
 
 /** A message beside its acts, and an act beside its value. */
 const MESSAGE_BYTES = 512;
-/** Tasks that a hello names; the others are asked for one by one. */
-const NAMED_MAX = 1_000;
+/** Tasks that a hello names: all that a server gives to one stream. */
+const NAMED_MAX = 10_000;
 /**
  * The work of one worker, over one link after another: takes tasks, runs their handlers, says how
  * they ended, and hears what became of it. docs/adr/0012-client.md has the states of a task, and

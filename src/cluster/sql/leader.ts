@@ -134,10 +134,14 @@ export async function endTerm(db: Queryable, term: bigint, workerId: string): Pr
   return rows.length === 1;
 }
 
+// Whoever is paused, or cut off, in the middle of a leader's write keeps the row, and nobody else
+// can begin a term: after two seconds without a word the server ends that session. All writes of a
+// leader are tried again.
 const HOLD_TERM = statement(
   "leader_hold_term",
   `SELECT term FROM {schema}.leader_term
     WHERE id = 1 AND term = $1 AND leader_id = $2
+      AND set_config('idle_in_transaction_session_timeout', '2s', true) IS NOT NULL
       FOR SHARE`,
 );
 

@@ -116,6 +116,22 @@ export async function addQueues(
   return (await db.query(ADD_QUEUES, [workerId, [...queues]])).length === 1;
 }
 
+const REMOVE_QUEUES = statement(
+  "worker_remove_queues",
+  `UPDATE {schema}.worker_info
+      SET queues = ARRAY(SELECT unnest(queues) EXCEPT SELECT unnest($2::text[]))
+    WHERE worker_id = $1`,
+);
+
+/** Of a worker that is not registered any more there is nothing to remove. */
+export async function removeQueues(
+  db: Queryable,
+  workerId: string,
+  queues: readonly string[],
+): Promise<void> {
+  await db.query(REMOVE_QUEUES, [workerId, [...queues]]);
+}
+
 // Nobody else writes these rows, and each says everything of its tenant: writing one twice does no
 // harm. Of a worker that was taken for dead there is nothing to say.
 const SERVE = statement(

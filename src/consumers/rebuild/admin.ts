@@ -27,11 +27,26 @@ import {
 } from "./compare.ts";
 import { beforeName, beforeSchema, rebuildName, rebuiltConsumer, shadowSchema } from "./names.ts";
 import { remember, type Sample } from "./progress.ts";
-import { deleteRebuild, type Rebuild, type RebuildState, readRebuild } from "./sql/rebuilds.ts";
+import {
+  deleteRebuild,
+  type Rebuild,
+  type RebuildState,
+  readRebuild,
+  readRebuilds,
+} from "./sql/rebuilds.ts";
 import { analyzeTables, dropSchema, dropTables } from "./sql/shadow.ts";
+import { readDeclaredTables } from "./sql/tables.ts";
 import { type StartOptions, startRebuild } from "./start.ts";
 import { describeRebuild, type RebuildStatus } from "./status.ts";
 import { type SwapOptions, swapBack, swapTables } from "./swap.ts";
+
+/** A consumer that declares its tables. */
+export interface RebuildableStatus {
+  readonly consumer: string;
+  /** As it declares them. */
+  readonly tables: readonly string[];
+  readonly rebuild: RebuildStatus | undefined;
+}
 
 const REMEMBERED_MAX = 64;
 /** A table that others read is asked for again: we wait a little each time, and let them by. */
@@ -80,6 +95,33 @@ export class RebuildAdmin {
     }
     const samples = this.#samples.get(rebuild.id) ?? [];
     return describeRebuild(this.#db.names, { rebuild, rows, own, samples });
+  }
+
+  /** Every consumer that can be rebuilt, as its workers say, with its rebuild if it has one. */
+  async list(): Promise<RebuildableStatus[]> {
+    const declared = await readDeclaredTables(this.#db);
+    const rebuilds = await readRebuilds(this.#db);
+    const names = new Set([...declared, ...rebuilds].map(({ consumer }) => consumer));
+    const listed: RebuildableStatus[] = [];
+    for (const consumer of [...names].sort()) {
+      const hasRebuild = rebuilds.some((one) => one.consumer === consumer);
+      listed.push({
+        consumer,
+        tables: declared.find((one) => one.consumer === consumer)?.tables ?? [],
+        rebuild: hasRebuild ? await this.#statusIfThere(consumer) : undefined,
+      });
+    }
+    return listed;
+  }
+
+  /** Somebody may end it meanwhile. */
+  async #statusIfThere(consumer: string): Promise<RebuildStatus | undefined> {
+    try {
+      return await this.status(consumer);
+    } catch (error) {
+      if (error instanceof NotFoundError) return undefined;
+      throw error;
+    }
   }
 
   /** Both sides at one position, row by row. Changes nothing. */

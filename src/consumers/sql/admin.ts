@@ -32,7 +32,12 @@ const LIST = statement(
           (SELECT count(*) FROM {schema}.parked_events AS parked
             WHERE parked.consumer_name = checkpoint.consumer_name)::int AS parked_events,
           COALESCE((SELECT global_position FROM {events}
-                     ORDER BY global_position DESC LIMIT 1), 0) AS latest
+                     ORDER BY global_position DESC LIMIT 1), 0) AS latest,
+          (SELECT GREATEST(0, extract(epoch FROM NOW() - next.created_at))::float8
+             FROM {events} AS next
+            WHERE next.global_position > checkpoint.last_position
+            ORDER BY next.global_position
+            LIMIT 1) AS lag_seconds
      FROM {consumer_checkpoints} AS checkpoint
      LEFT JOIN {consumer_assignments} AS assignment
        ON assignment.consumer_name = checkpoint.consumer_name
@@ -60,6 +65,8 @@ export interface ConsumerRow {
   readonly parked_streams: number;
   readonly parked_events: number;
   readonly latest: string;
+  /** Null at the end of the log. */
+  readonly lag_seconds: number | null;
 }
 
 export async function listConsumers(db: Queryable): Promise<ConsumerRow[]> {

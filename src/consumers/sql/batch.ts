@@ -1,5 +1,7 @@
 import type { Connection, Queryable } from "../../db/database.ts";
+import { isDivisionByZero } from "../../db/sqlstate.ts";
 import { statement } from "../../db/statement.ts";
+import type { PersistedEvent } from "../../events/event.ts";
 
 export type Isolation = "READ COMMITTED" | "SERIALIZABLE";
 
@@ -113,6 +115,26 @@ export async function saveCheckpoint(
   to: bigint,
 ): Promise<void> {
   await tx.query(SAVE_CHECKPOINT, [partition, String(to), String(from)]);
+}
+
+// Spoils the transaction in the same way: see LOCK_CHECKPOINT for what a crash may have done.
+const CONFIRM_EVENT = statement(
+  "batch_confirm_event",
+  "SELECT 1 / count(*) FROM {events} WHERE global_position = $1 AND event_id = $2",
+);
+
+/** Whether the event is still what was read; if not, the transaction has failed. */
+export async function confirmEvent(
+  tx: Queryable,
+  { position, id }: Pick<PersistedEvent, "position" | "id">,
+): Promise<boolean> {
+  try {
+    await tx.query(CONFIRM_EVENT, [String(position), id]);
+    return true;
+  } catch (error) {
+    if (isDivisionByZero(error)) return false;
+    throw error;
+  }
 }
 
 const RECORD_GAP = statement(

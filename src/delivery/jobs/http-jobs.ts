@@ -22,7 +22,7 @@ import type { ResolvedHttpJobs } from "./options.ts";
 import { requestOf } from "./request.ts";
 import { toResult } from "./result.ts";
 import { SigningKeys } from "./signing-keys.ts";
-import { type Admission, Targets } from "./targets.ts";
+import { type Admission, type Place, type Standing, Targets } from "./targets.ts";
 import { type CallEnd, judge } from "./verdict.ts";
 
 export interface HttpJobsParts {
@@ -31,20 +31,25 @@ export interface HttpJobsParts {
   readonly clock: Clock;
   readonly wallClock: WallClock;
   readonly random: () => number;
+  /** Seconds of waiting that weigh as much as one step of priority. */
+  readonly agingSeconds: number;
   readonly logger: Logger;
   readonly metrics: DeliveryMetrics;
 }
 
-/** A call that may be made: whose place, and where the answer is to be kept. */
-interface Place {
+/** A call that may be made, and of whose places it has one. */
+interface TargetPlace extends Place {
   readonly key: string;
-  readonly isProbe: boolean;
 }
 
 /** How long a task may hold a slot while its host has no place for it. */
 const WAIT_MS = 1_000;
+/** One of high priority, for whom some slots are kept. */
+const HIGH_WAIT_MS = 10_000;
 /** And of each second of its timeout, so much. */
 const TIMEOUT_PART_MS = 250;
+/** How long a queue counts as one of many hosts after two of them were seen. */
+const MANY_HOSTS_MS = 10 * 60_000;
 /** After what failed on our side. */
 const AGAIN_SECONDS = 1;
 
@@ -65,6 +70,8 @@ export class HttpJobs implements Disposable {
   readonly #parts: HttpJobsParts;
   readonly #targets: Targets;
   readonly #keys: SigningKeys;
+  /** By queue: whose places its last task wanted, and when those were others than before. */
+  readonly #hosts = new Map<string, { readonly key: string; readonly variedAtMs: number }>();
   #calling = 0;
 
   constructor(db: Queryable, options: ResolvedHttpJobs, parts: HttpJobsParts) {
@@ -77,10 +84,29 @@ export class HttpJobs implements Disposable {
 
   /** What runs tasks of the queue. Of those that are `isStored`, others own the definition. */
   handlerOf(queue: QueueDefinition, isStored: boolean): TaskHandler {
+    const run: TaskHandler["run"] = (task, context) => this.#run(task, context);
+    const handler = { queue, concurrency: undefined, isStored, run };
+    if (queue.settings.http?.targetUrl === undefined) return handler;
     // All of one host: more than it has places for would only be sent away again.
-    const isOneHost = queue.settings.http?.targetUrl !== undefined;
-    const concurrency = isOneHost ? this.#options.rules.callsMax : undefined;
-    return { queue, concurrency, isStored, run: (task, context) => this.#run(task, context) };
+    const { concurrency, rules } = this.#options;
+    const concurrencyNow = (): number =>
+      this.#isOfManyHosts(queue.name) ? concurrency : rules.callsMax;
+    return { ...handler, concurrencyNow };
+  }
+
+  /** Whether its tasks have places of their own, as another tenant's have, or another target's. */
+  #isOfManyHosts(queue: string): boolean {
+    const { clock } = this.#parts;
+    const variedAtMs = this.#hosts.get(queue)?.variedAtMs ?? -Infinity;
+    return clock.now() - variedAtMs < MANY_HOSTS_MS;
+  }
+
+  #noteHost(queue: string, key: string): void {
+    const known = this.#hosts.get(queue);
+    if (known === undefined) this.#hosts.set(queue, { key, variedAtMs: -Infinity });
+    else if (known.key !== key) {
+      this.#hosts.set(queue, { key, variedAtMs: this.#parts.clock.now() });
+    }
   }
 
   close(): void {
@@ -96,7 +122,8 @@ export class HttpJobs implements Disposable {
       throw new ConfigError("HTTP calls are made by workers with a database");
     }
     const settings = task.handler.queue.settings.http;
-    if (settings === undefined) return failed(`queue "${task.queue}" is not of kind http any more`);
+    // Others run it now, and this worker is about to notice. It has cost the task nothing.
+    if (settings === undefined) return abandonFor(AGAIN_SECONDS);
     let call: ResolvedCall;
     try {
       const { http } = task.options;
@@ -109,6 +136,7 @@ export class HttpJobs implements Disposable {
     if ("outcome" in signing) return signing.outcome;
     const { secrets } = signing;
     const key = `${task.tenant}\u0000${new URL(call.targetUrl).origin}`;
+    this.#noteHost(task.queue, key);
     const admission = await this.#admit(key, task, signal);
     if (admission.kind === "call") {
       return await this.#call(
@@ -137,14 +165,16 @@ export class HttpJobs implements Disposable {
   }
 
   async #admit(key: string, task: ClaimedTask, signal: AbortSignal): Promise<Admission> {
-    const admission = this.#targets.enter(key);
+    const standing = this.#standingOf(task);
+    const admission = this.#targets.enter(key, standing);
     if (admission.kind !== "wait") return admission;
-    const { admitted, giveUp } = this.#targets.turn(key);
+    const { admitted, giveUp } = this.#targets.turn(key, standing);
     const over = new AbortController();
     const { settings } = task.handler.queue;
     const seconds = task.options.timeoutSeconds ?? settings.timeoutSeconds ?? Infinity;
     // Its time is for the call, of which it must have most.
-    const waitMs = Math.min(WAIT_MS, seconds * TIMEOUT_PART_MS);
+    const most = standing.isHigh ? HIGH_WAIT_MS : WAIT_MS;
+    const waitMs = Math.min(most, seconds * TIMEOUT_PART_MS);
     void pause(waitMs, this.#parts.clock, over.signal).then(giveUp);
     signal.addEventListener("abort", giveUp, { once: true });
     try {
@@ -153,6 +183,16 @@ export class HttpJobs implements Disposable {
       over.abort();
       signal.removeEventListener("abort", giveUp);
     }
+  }
+
+  /** Aged from when it was enqueued: being sent away must not make it wait from the start. */
+  #standingOf({ priority, createdAt }: ClaimedTask): Standing {
+    const { reserve } = this.#options;
+    const { agingSeconds } = this.#parts;
+    return {
+      rank: priority - createdAt.getTime() / 1_000 / agingSeconds,
+      isHigh: priority >= reserve.priority,
+    };
   }
 
   async #call(task: ClaimedTask, job: Job, signal: AbortSignal): Promise<Outcome> {
@@ -188,7 +228,7 @@ export class HttpJobs implements Disposable {
     this.#parts.metrics.jobsCalling.set(this.#calling);
   }
 
-  #heard(task: ClaimedTask, place: Place, news: News, ms: number): void {
+  #heard(task: ClaimedTask, place: TargetPlace, news: News, ms: number): void {
     const { logger, metrics } = this.#parts;
     const isBroken = this.#targets.left(place.key, place, news, ms);
     metrics.targetsBroken.set(this.#targets.broken);
@@ -231,5 +271,5 @@ interface Job {
   readonly call: ResolvedCall;
   readonly settings: HttpSettings;
   readonly secrets: readonly string[];
-  readonly place: Place;
+  readonly place: TargetPlace;
 }

@@ -8,36 +8,41 @@ import type { Service } from "../../base/supervisor.ts";
 import type { Queryable } from "../../db/database.ts";
 import { NO_LIMITS } from "../../tasks/limits.ts";
 import type { QueueDefinition, QueueSettings } from "../../tasks/queue.ts";
-import { findHttpQueues } from "../sql/http-queues.ts";
+import { findGoneQueues, findHttpQueues } from "../sql/http-queues.ts";
 
 export interface HttpQueueWatchOptions {
   /** Undefined: every queue of kind http. */
   readonly names: readonly string[] | undefined;
-  /** Those that are handled from the start. */
-  readonly known: readonly string[];
+  /** Those that this worker defines itself, and works from the start. */
+  readonly own: readonly string[];
   readonly clock: Clock;
   readonly logger: Logger;
   /** Their tasks are claimed when this resolves. */
   readonly begin: (queues: readonly QueueDefinition[]) => Promise<void>;
+  /** Their tasks are not claimed any more when this resolves. */
+  readonly end: (queues: readonly string[]) => Promise<void>;
 }
 
 /** How late a queue may be noticed of which nobody tells. */
 const LOOK_MS = 2_000;
 const FAILED_MS_MAX = 5_000;
 
-/** Finds queues of kind http that others define, also later ones, and begins with them. */
+/**
+ * Finds queues of kind http that others define, also later ones, and begins with them; and leaves
+ * those that are of kind http no more to whoever runs them now.
+ */
 export class HttpQueueWatch implements Service {
   readonly name = "http-queues";
   /** Rung when something changed in the cluster. */
   readonly bell = new Bell();
   readonly #db: Queryable;
   readonly #options: HttpQueueWatchOptions;
-  readonly #known: Set<string>;
+  /** Those that were found. */
+  readonly #known = new Set<string>();
 
   constructor(db: Queryable, options: HttpQueueWatchOptions) {
     this.#db = db;
     this.#options = options;
-    this.#known = new Set(options.known);
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -50,23 +55,39 @@ export class HttpQueueWatch implements Service {
   }
 
   async #turn(): Promise<TurnResult> {
-    const { names, begin, logger } = this.#options;
-    const isComplete = names?.every((name) => this.#known.has(name)) === true;
-    const found = isComplete ? [] : await findHttpQueues(this.#db, [...this.#known], names);
-    if (found.length > 0) {
-      await begin(
-        found.map(({ name, key_space: keySpace, settings }) => ({
-          name,
-          keySpace,
-          settings: settings as QueueSettings,
-          limits: NO_LIMITS,
-          schema: undefined,
-          resultSchema: undefined,
-        })),
-      );
-      for (const { name } of found) this.#known.add(name);
-      logger.info({ queues: found.map(({ name }) => name) }, "calls targets of more queues");
-    }
+    const { names, own } = this.#options;
+    if (names?.every((name) => own.includes(name)) === true) return { restMs: LOOK_MS };
+    await this.#leaveGone();
+    await this.#beginFound([...own, ...this.#known]);
     return { restMs: LOOK_MS };
+  }
+
+  async #leaveGone(): Promise<void> {
+    const { end, logger } = this.#options;
+    if (this.#known.size === 0) return;
+    const gone = await findGoneQueues(this.#db, [...this.#known]);
+    if (gone.length === 0) return;
+    await end(gone);
+    for (const name of gone) this.#known.delete(name);
+    logger.info({ queues: gone }, "leaves queues that are not of kind http any more");
+  }
+
+  async #beginFound(known: readonly string[]): Promise<void> {
+    const { names, begin, logger } = this.#options;
+    if (names?.every((name) => known.includes(name)) === true) return;
+    const found = await findHttpQueues(this.#db, known, names);
+    if (found.length === 0) return;
+    await begin(
+      found.map(({ name, key_space: keySpace, settings }) => ({
+        name,
+        keySpace,
+        settings: settings as QueueSettings,
+        limits: NO_LIMITS,
+        schema: undefined,
+        resultSchema: undefined,
+      })),
+    );
+    for (const { name } of found) this.#known.add(name);
+    logger.info({ queues: found.map(({ name }) => name) }, "calls targets of more queues");
   }
 }

@@ -2,7 +2,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { refuseUnknown, requireNumber, withoutUndefined } from "../../base/options.ts";
 import { PRIORITY_NAMES } from "../../tasks/priority.ts";
 import { Queue } from "../../tasks/queue.ts";
-import type { SlotReserve } from "../../tasks/slots.ts";
+import { type SlotReserve, shareOfReserve } from "../../tasks/slots.ts";
 import { type EgressOptions, resolveEgressOptions } from "../egress/options.ts";
 import type { TargetRules } from "./targets.ts";
 
@@ -29,7 +29,11 @@ export interface HttpJobsOptions {
   readonly hostConcurrency?: number;
   /** Queues that are worked, by definition or by name. Defaults to all that are of kind http. */
   readonly queues?: readonly (Queue | string)[];
-  /** Of `concurrency`, for tasks of priority "high" and above. Defaults to an eighth of it. */
+  /**
+   * Of `concurrency`, for tasks of priority "high" and above; of `hostConcurrency`, the same share.
+   *
+   * Defaults to an eighth of it.
+   */
   readonly reservedForHigh?: number;
 }
 
@@ -71,15 +75,19 @@ export function resolveHttpJobs(given: boolean | HttpJobsOptions): ResolvedHttpJ
   const callsMax = requireNumber("hostConcurrency", options.hostConcurrency ?? half, whole);
   const reserved = options.reservedForHigh ?? Math.floor(concurrency / 8);
   requireNumber("reservedForHigh", reserved, { min: 0, max: concurrency - 1, integer: true });
+  const reserve = { count: reserved, priority: PRIORITY_NAMES.high };
   const openMs = 1_000 * requireSeconds("breakerSeconds", options.breakerSeconds ?? 10);
   const egress = { callSeconds: CALL_SECONDS, ...options.egress };
   resolveEgressOptions(egress);
   return {
     concurrency,
-    reserve: { count: reserved, priority: PRIORITY_NAMES.high },
+    reserve,
     rules: {
       callsMax,
       targetsMax: TARGETS_MAX,
+      highCallsMin: shareOfReserve(reserve, concurrency, callsMax),
+      // Half of the reserve is left for those whose host has a place.
+      highWaitersMax: Math.ceil(reserved / 2),
       failuresMax: requireNumber("breakerFailures", options.breakerFailures ?? 5, whole),
       openMs,
       openMsMax: openMs * OPEN_TIMES_MAX,

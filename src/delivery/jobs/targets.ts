@@ -13,15 +13,39 @@ export interface TargetRules extends BreakerRules {
   readonly callsMax: number;
   /** Targets that are remembered. */
   readonly targetsMax: number;
+  /** Of these, so many are for high priority only. */
+  readonly highCallsMin: number;
+  /** Of all targets together, so many of high priority may wait in their slots for a place. */
+  readonly highWaitersMax: number;
+}
+
+/** How a task stands to the others that want a place. */
+export interface Standing {
+  /** By priority and by how long it has waited: who has more comes first. */
+  readonly rank: number;
+  /** Slots are reserved for such as it. */
+  readonly isHigh: boolean;
+}
+
+/** Of a call that may be made; to be given back when it has ended. */
+export interface Place {
+  /** It finds out for all whether the target answers again. */
+  readonly isProbe: boolean;
+  readonly isHigh: boolean;
 }
 
 /** What is to become of a task that wants to call its target. */
 export type Admission =
-  | { readonly kind: "call"; readonly isProbe: boolean }
+  | ({ readonly kind: "call" } & Place)
   /** `turn` says when, or that it did not come. */
   | { readonly kind: "wait" }
   /** Its slot is worth more than its wait: it goes back for so long. */
   | { readonly kind: "later"; readonly ms: number; readonly why: "broken" | "full" };
+
+export interface Turn {
+  readonly admitted: Promise<Admission>;
+  readonly giveUp: () => void;
+}
 
 export interface TargetsOptions {
   readonly rules: TargetRules;
@@ -31,16 +55,23 @@ export interface TargetsOptions {
   readonly random: () => number;
 }
 
+interface Waiter extends Standing {
+  readonly settle: (admission: Admission) => void;
+}
+
 interface Target {
   breaker: Breaker;
   active: number;
-  readonly waiters: ((admission: Admission) => void)[];
+  /** Of these, those that are not of high priority. */
+  activeOther: number;
+  /** Those who rank higher first, and of equals those who came first. */
+  readonly waiters: Waiter[];
   /** How long its calls took of late. */
   averageMs: number;
   /** When one of them ended, or the first of those began. */
   endedMs: number;
-  /** By when what was sent away is to be back, one after another. */
-  nextBackMs: number;
+  /** By when what was sent away is to be back, one after another: high ones, and the others. */
+  readonly nextBackMs: { high: number; other: number };
 }
 
 /** How fast the average follows. */
@@ -52,17 +83,22 @@ const LATER_MS_MAX = 15 * 60_000;
 const SPACING_MS_MIN = 1;
 /** A slot may be held for so short a wait: sending a task away takes longer. */
 const WAIT_MS_MAX = 250;
+/** One that is reserved may be held for longer: it is there for whoever is next. */
+const HIGH_WAIT_MS_MAX = 10_000;
 
 /**
  * The places of targets, and who may have them. A target is a host of one tenant: what one tenant
  * does to a host is not held against another. Targets that are broken or slow take no more slots of
  * the pool than they have places: what would wait for longer than a moment is sent away, spread
- * over the time that those before it will take, so that most are sent away once.
+ * over the time that those before it will take, so that most are sent away once. Who ranks higher
+ * has the next place. Some places are for high priority: however slow the others are, and however
+ * long they have waited, these are free for it.
  */
 export class Targets {
   readonly #options: TargetsOptions;
   readonly #targets = new Map<string, Target>();
   #broken = 0;
+  #highWaiters = 0;
 
   constructor(options: TargetsOptions) {
     this.#options = options;
@@ -78,33 +114,36 @@ export class Targets {
   }
 
   /** Takes a place if there is one. */
-  enter(key: string): Admission {
+  enter(key: string, standing: Standing): Admission {
     const { rules, now } = this.#options;
     const target = this.#targets.get(key) ?? this.#add(key);
     const pauseMs = waitMs(target.breaker, now());
-    if (pauseMs > 0) return this.#later(target, pauseMs, "broken");
-    if (target.active < rules.callsMax) return this.#take(target);
-    return this.#expectedMs(target) <= WAIT_MS_MAX
+    if (pauseMs > 0) return this.#later(target, standing, pauseMs, "broken");
+    if (this.#hasPlace(target, standing)) return this.#take(target, standing);
+    const isPatient = standing.isHigh && this.#highWaiters < rules.highWaitersMax;
+    return this.#expectedMs(target, standing) <= (isPatient ? HIGH_WAIT_MS_MAX : WAIT_MS_MAX)
       ? { kind: "wait" }
-      : this.#later(target, 0, "full");
+      : this.#later(target, standing, 0, "full");
   }
 
   /**
    * Resolves with a place, or with what else is to be done when `giveUp` is called before. For who
    * was told to wait, at once.
    */
-  turn(key: string): { readonly admitted: Promise<Admission>; readonly giveUp: () => void } {
+  turn(key: string, standing: Standing): Turn {
     const target = this.#targets.get(key) ?? this.#add(key);
     let settle: (admission: Admission) => void = () => {};
     const admitted = new Promise<Admission>((resolve) => {
       settle = resolve;
     });
-    target.waiters.push(settle);
+    const waiter = { ...standing, settle };
+    target.waiters.splice(placeOf(target.waiters, standing), 0, waiter);
+    if (standing.isHigh) this.#highWaiters += 1;
     const giveUp = (): void => {
-      const place = target.waiters.indexOf(settle);
+      const place = target.waiters.indexOf(waiter);
       if (place < 0) return; // It has been told already.
-      target.waiters.splice(place, 1);
-      settle(this.#later(target, 0, "full"));
+      this.#leave(target, place);
+      settle(this.#later(target, standing, 0, "full"));
     };
     return { admitted, giveUp };
   }
@@ -113,17 +152,13 @@ export class Targets {
    * A call has ended: its place goes to the next, and what it told of the target counts. True when
    * that broke it.
    */
-  left(
-    key: string,
-    { isProbe }: { readonly isProbe: boolean },
-    news: News,
-    tookMs: number,
-  ): boolean {
+  left(key: string, { isProbe, isHigh }: Place, news: News, tookMs: number): boolean {
     const { rules, now } = this.#options;
     const target = this.#targets.get(key);
     if (target === undefined) return false;
     const { state } = target.breaker;
     target.active -= 1;
+    if (!isHigh) target.activeOther -= 1;
     target.endedMs = now();
     this.#turnTo(target, heard(target.breaker, news, { isProbe, nowMs: now(), rules }));
     if (news !== "unknown") target.averageMs += NEWEST_WEIGHT * (tookMs - target.averageMs);
@@ -133,21 +168,36 @@ export class Targets {
   }
 
   #callWaiters(target: Target): void {
-    const { rules, now } = this.#options;
-    const pauseMs = waitMs(target.breaker, now());
-    if (pauseMs === 0 && target.active >= rules.callsMax) return;
-    const settle = target.waiters.shift();
-    if (settle === undefined) return;
-    settle(pauseMs > 0 ? this.#later(target, pauseMs, "broken") : this.#take(target));
+    const pauseMs = waitMs(target.breaker, this.#options.now());
+    // Those who may not have a place that is free, because it is for others, do not keep it.
+    const place = target.waiters.findIndex((one) => pauseMs > 0 || this.#hasPlace(target, one));
+    const first = place < 0 ? undefined : this.#leave(target, place);
+    if (first === undefined) return;
+    const isLate = pauseMs > 0;
+    first.settle(
+      isLate ? this.#later(target, first, pauseMs, "broken") : this.#take(target, first),
+    );
     this.#callWaiters(target);
   }
 
-  #take(target: Target): Admission {
+  #hasPlace({ active, activeOther }: Target, { isHigh }: Standing): boolean {
+    const { callsMax, highCallsMin } = this.#options.rules;
+    return active < callsMax && (isHigh || activeOther < callsMax - highCallsMin);
+  }
+
+  #leave(target: Target, place: number): Waiter | undefined {
+    const [waiter] = target.waiters.splice(place, 1);
+    if (waiter?.isHigh === true) this.#highWaiters -= 1;
+    return waiter;
+  }
+
+  #take(target: Target, { isHigh }: Standing): Admission {
     if (target.active === 0) target.endedMs = this.#options.now();
     target.active += 1;
+    if (!isHigh) target.activeOther += 1;
     const before = target.breaker;
     this.#turnTo(target, called(before));
-    return { kind: "call", isProbe: target.breaker !== before };
+    return { kind: "call", isProbe: target.breaker !== before, isHigh };
   }
 
   #turnTo(target: Target, breaker: Breaker): void {
@@ -156,25 +206,27 @@ export class Targets {
   }
 
   /** How long one more would wait: as the calls of late took, unless they have come to a halt. */
-  #expectedMs({ averageMs, endedMs, waiters }: Target): number {
+  #expectedMs({ averageMs, endedMs, waiters }: Target, standing: Standing): number {
     const { rules, now } = this.#options;
-    return Math.max((averageMs * (waiters.length + 1)) / rules.callsMax, now() - endedMs);
+    const before = placeOf(waiters, standing);
+    return Math.max((averageMs * (before + 1)) / rules.callsMax, now() - endedMs);
   }
 
   /** One after another, at the pace at which the target takes them. */
-  #later(target: Target, pauseMs: number, why: "broken" | "full"): Admission {
+  #later(target: Target, { isHigh }: Standing, pauseMs: number, why: "broken" | "full"): Admission {
     const { rules, now, random } = this.#options;
     const nowMs = now();
     // While a probe is under way: about when it will have been answered.
     const openMs = pauseMs === Infinity ? target.averageMs : pauseMs;
     const spacingMs = Math.max(SPACING_MS_MIN, target.averageMs / rules.callsMax);
     const earliestMs = nowMs + Math.max(LATER_MS_MIN, openMs);
-    const atMs = Math.max(earliestMs, target.nextBackMs) + spacingMs;
+    const line = isHigh ? "high" : "other";
+    const atMs = Math.max(earliestMs, target.nextBackMs[line]) + spacingMs;
     if (atMs - nowMs > LATER_MS_MAX) {
       const ms = Math.max(openMs, LATER_MS_MAX / 2) + (random() * LATER_MS_MAX) / 2;
       return { kind: "later", ms, why };
     }
-    target.nextBackMs = atMs;
+    target.nextBackMs[line] = atMs;
     return { kind: "later", ms: atMs - nowMs, why };
   }
 
@@ -183,10 +235,11 @@ export class Targets {
     const target = {
       breaker: CLOSED,
       active: 0,
+      activeOther: 0,
       waiters: [],
       averageMs: AVERAGE_MS,
       endedMs: 0,
-      nextBackMs: 0,
+      nextBackMs: { high: 0, other: 0 },
     };
     this.#targets.set(key, target);
     return target;
@@ -205,6 +258,12 @@ export class Targets {
       }
     }
   }
+}
+
+/** Behind all who rank as high. */
+function placeOf(waiters: readonly Waiter[], { rank }: Standing): number {
+  const place = waiters.findIndex((waiter) => waiter.rank < rank);
+  return place < 0 ? waiters.length : place;
 }
 
 const isBroken = ({ state }: Breaker): boolean => state !== "closed";

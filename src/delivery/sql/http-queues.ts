@@ -26,3 +26,19 @@ export async function findHttpQueues(
 ): Promise<HttpQueueRow[]> {
   return await db.query<HttpQueueRow>(FIND, [[...known], only === undefined ? null : [...only]]);
 }
+
+const GONE = statement(
+  "http_queues_gone",
+  `SELECT known.name
+     FROM unnest($1::text[]) AS known(name)
+    WHERE NOT EXISTS (SELECT
+                        FROM {schema}.queues AS queue
+                       WHERE queue.name = known.name
+                         AND queue.settings ? 'http')`,
+);
+
+/** Of these queues, those whose tasks are no calls any more. */
+export async function findGoneQueues(db: Queryable, known: readonly string[]): Promise<string[]> {
+  const rows = await db.query<{ name: string }>(GONE, [[...known]]);
+  return rows.map(({ name }) => name);
+}

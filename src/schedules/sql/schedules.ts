@@ -77,6 +77,27 @@ export async function readSchedules(db: Queryable, filter: ScheduleFilter): Prom
   return await db.query<ScheduleRow>(READ, [tenant, name, queues, after, limit]);
 }
 
+const FAILING = statement(
+  "schedules_failing",
+  `SELECT tenant, name, last_error AS error
+     FROM {schema}.schedules
+    WHERE last_error IS NOT NULL AND paused_at IS NULL
+    ORDER BY name, tenant
+    LIMIT $1`,
+);
+
+export interface FailingSchedule extends ScheduleKey {
+  readonly error: string;
+}
+
+/** Those that could not fire when they last tried. */
+export async function readFailingSchedules(
+  db: Queryable,
+  limit: number,
+): Promise<FailingSchedule[]> {
+  return await db.query<FailingSchedule>(FAILING, [limit]);
+}
+
 const NOW = statement("schedules_now", "SELECT NOW() AS now");
 
 /** The database's clock, which alone decides what is due. */

@@ -39,13 +39,13 @@ function readTenant(claims: Claims, rules: ClaimRules, subject: string): string 
   for (const name of rules.tenantClaims) {
     const value = ownClaim(claims, name);
     if (value === undefined) continue;
-    if (!isName(value)) throw wrong(name);
+    if (!isName(value)) throw noTenant(name, SHAPE);
     tenant ??= value;
-    if (tenant !== value) throw wrong(name, "disagrees with another claim of the tenant");
+    if (tenant !== value) throw noTenant(name, "disagrees with another claim of the tenant");
   }
   if (tenant !== undefined) return tenant;
   if (rules.tenantFromSubject) return subject;
-  throw wrong(rules.tenantClaims.join(", "), "missing: no tenant");
+  throw noTenant(rules.tenantClaims.join(", "), "missing: no tenant");
 }
 
 function readScopes(claims: Claims, rules: ClaimRules): ReadonlySet<Scope> {
@@ -83,7 +83,12 @@ function ownClaim(claims: Claims, name: string): unknown {
   return Object.hasOwn(claims, name) ? claims[name] : undefined;
 }
 
+const SHAPE = "not of the expected shape";
+
 /** Names the claim and never what is in it. */
-function wrong(claim: string, why = "not of the expected shape"): UnauthenticatedError {
-  return new UnauthenticatedError("claim", `${claim}: ${why}`);
-}
+const wrong = (claim: string): UnauthenticatedError =>
+  new UnauthenticatedError("claim", `${claim}: ${SHAPE}`);
+
+/** CodeQ's clients are told when it is the tenant. */
+const noTenant = (claim: string, why: string): UnauthenticatedError =>
+  new UnauthenticatedError("tenant", `${claim}: ${why}`);

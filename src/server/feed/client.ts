@@ -144,7 +144,10 @@ export class FeedClient {
     if (this.#isOver) return;
     const skipped = row.position === this.#known?.position ? this.#known.index : 0;
     if (this.#summary !== undefined && row.kind === "task") {
-      if (isWanted(this.filter, row)) this.#summary.add(row, skipped, times);
+      if (isWanted(this.filter, row)) {
+        this.#summary.add(row, skipped, times);
+        if (this.phase === "behind") this.#summary.noteReplay();
+      }
       this.#place = { era, position: row.position };
       return;
     }

@@ -12,7 +12,7 @@ export const FEED_STATES = [
 export type FeedState = (typeof FEED_STATES)[number];
 
 /** What an event is about, and its name. */
-export const FEED_KINDS = ["task", "consumer", "worker", "ring", "gap"] as const;
+export const FEED_KINDS = ["task", "consumer", "worker", "ring", "gap", "act"] as const;
 export type FeedKind = (typeof FEED_KINDS)[number];
 
 /** One message of server-sent events. `data` is JSON. */

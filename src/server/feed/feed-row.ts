@@ -1,3 +1,4 @@
+import { readAct, type ToldAct } from "./act.ts";
 import type { FeedKind } from "./event.ts";
 import { writePlace } from "./place.ts";
 
@@ -39,6 +40,7 @@ export class FeedRow {
   readonly #firstId: bigint;
   readonly #tail: string;
   #all: string | undefined;
+  #act: ToldAct | undefined;
 
   constructor(era: string, stored: StoredRow) {
     this.#era = era;
@@ -63,6 +65,13 @@ export class FeedRow {
   /** Whether its tasks were claimed before, and wait to be claimed again. */
   get isRetry(): boolean {
     return /^(pending|scheduled)$/.test(this.state) && (this.#stored.attempt ?? 0) > 0;
+  }
+
+  /** Of an act. */
+  get act(): ToldAct | undefined {
+    if (this.kind !== "act") return undefined;
+    this.#act ??= readAct(this.#stored.data ?? "{}");
+    return this.#act;
   }
 
   /** Of a change of tasks: which they are. */
@@ -97,6 +106,12 @@ export class FeedRow {
     return index < skipped ? "" : this.#textAt(index);
   }
 
+  /** Of an act, for those who may not know who did what and why: that something was done. */
+  briefAfter(skipped: number): string {
+    if (skipped > 0) return "";
+    return this.#write(0, JSON.stringify({ act: this.act?.act, at: this.at }));
+  }
+
   #indexOf(taskId: string): number {
     if (this.kind !== "task") return -1;
     if (this.#ids !== undefined) return this.#ids.indexOf(taskId);
@@ -105,9 +120,13 @@ export class FeedRow {
   }
 
   #textAt(index: number): string {
+    return this.#write(index, this.#dataAt(index));
+  }
+
+  #write(index: number, data: string): string {
     const { position, kind } = this;
     const id = writePlace({ era: this.#era, position, index: index + 1 });
-    return `id: ${id}\nevent: ${kind}\ndata: ${this.#dataAt(index)}\n\n`;
+    return `id: ${id}\nevent: ${kind}\ndata: ${data}\n\n`;
   }
 
   #dataAt(index: number): string {

@@ -99,6 +99,40 @@ describe("a filter", () => {
   });
 });
 
+describe("an act", () => {
+  const acted = (more: object): FeedRow => {
+    const data = { tenant: "acme", act: "schedule.change", call: "POST /v1/schedules/:name/pause" };
+    const told = { ...data, id: "5", target: { name: "mails" }, subject: "ann", reason: "why" };
+    return row({ kind: "act", tenant: null, data: JSON.stringify({ ...told, ...more }) });
+  };
+  const queue = { act: "queue.change", call: "POST /v1/queues/:name/pause" };
+  const reader = { tenant: "acme", queues: "all", withCluster: false, withActs: true } as const;
+  const mailer = { ...reader, queues: new Set(["mails"]) };
+  const letters = { ...reader, queues: new Set(["letters"]) };
+
+  it.each([
+    ["of the tenant", reader, {}, true],
+    ["of the tenant, beside tasks of a filter", { ...reader, withActs: false }, {}, false],
+    ["of another tenant", { ...reader, tenant: "globex" }, {}, false],
+    ["on the cluster", reader, { act: "cluster.change" }, false],
+    ["of somebody else on a queue", { ...mailer, tenant: "globex" }, queue, true],
+    ["on a queue that it may not see", letters, queue, false],
+    ["of another tenant on a topic", { ...reader, tenant: "g" }, { act: "queue.change" }, false],
+  ])("%s", (_, filter, more, isTold) => {
+    expect(textFor(filter, acted(more)) !== "").toBe(isTold);
+  });
+
+  it("is told without who did what and why, but to admins", () => {
+    const brief = textFor(reader, acted({}));
+    expect(brief).toBe(
+      `id: ${ERA}-7-1\nevent: act\n` +
+        'data: {"act":"schedule.change","at":"1970-01-01T00:00:00.000Z"}\n\n',
+    );
+    expect(textFor(reader, acted({}), 1)).toBe("");
+    expect(textFor({ ...reader, withCluster: true }, acted({}))).toContain('"subject":"ann"');
+  });
+});
+
 describe("an outbox", () => {
   it("keeps what has room, and counts the rest until it is forgiven", () => {
     const outbox = new Outbox(10);

@@ -8,6 +8,7 @@ import { HEARTBEAT } from "./event.ts";
 import { FeedHub, type HubOptions } from "./hub.ts";
 import { FeedMetrics } from "./metrics.ts";
 import { FeedReader } from "./reader.ts";
+import { readFeedHolders } from "./sql/holders.ts";
 import { StatusTeller } from "./status-teller.ts";
 import { Summaries } from "./summaries.ts";
 
@@ -21,6 +22,8 @@ export interface FeedSettings extends Pick<HubOptions, "clientCharsMax" | "goodb
 }
 
 const HEARTBEAT_MS = 15_000;
+/** What holds the feed for less is a transaction that is about to end. */
+const HELD_MS = 1_000;
 /** A client that has taken nothing for so many heartbeats is gone. */
 const DEAF_BEATS = 20;
 
@@ -35,10 +38,25 @@ export class Feed {
     const { clientCharsMax, goodbyeMs } = options;
     const { metrics } = this;
     const onClient = (): void => reader.bell.ring();
+    const teller: StatusTeller | undefined =
+      readStatus === undefined
+        ? undefined
+        : new StatusTeller(() => this.hub, {
+            clock,
+            logger,
+            readStatus: async () => ({ ...(await readStatus()), ...(await readHeld()) }),
+          });
+    const readHeld = async (): Promise<object> => {
+      const { held } = reader;
+      if (held === undefined || held.ms < HELD_MS) return {};
+      const holders = await readFeedHolders(db, held.writers);
+      return { feedHeld: { seconds: held.ms / 1000, holders } };
+    };
     this.hub = new FeedHub({
       db,
       metrics,
       onClient,
+      onClusterChange: () => teller?.bell.ring(),
       clock,
       ...(clientCharsMax === undefined ? {} : { clientCharsMax }),
       ...(goodbyeMs === undefined ? {} : { goodbyeMs }),
@@ -49,9 +67,7 @@ export class Feed {
       reader,
       new Heartbeats(this.hub, clock, heartbeatMs),
       new Summaries(this.hub, clock),
-      ...(readStatus === undefined
-        ? []
-        : [new StatusTeller(this.hub, { clock, logger, readStatus })]),
+      ...(teller === undefined ? [] : [teller]),
     ];
   }
 

@@ -6,6 +6,7 @@ import { FeedRow } from "./feed-row.ts";
 import { type FeedFilter, messagesOf, signatureOf, textFor } from "./filter.ts";
 import type { FeedMetrics } from "./metrics.ts";
 import type { Place } from "./place.ts";
+import { ReadTurns } from "./read-turns.ts";
 import { PAGE_CHANGES, RecentRows, type RowsUpTo } from "./recent-rows.ts";
 import { readChanges } from "./sql/feed.ts";
 import { TaskTimes } from "./task-times.ts";
@@ -16,6 +17,8 @@ export interface HubOptions {
   readonly metrics: FeedMetrics;
   /** Somebody came: the reader has something to do. */
   readonly onClient: () => void;
+  /** Something of the cluster has changed, and clients are told of it. */
+  readonly onClusterChange?: () => void;
   /** What may wait for one client. Defaults to a million characters. */
   readonly clientCharsMax?: number;
   readonly clock: Clock;
@@ -61,8 +64,9 @@ export class FeedHub {
   readonly #times = new TaskTimes();
   #era: string | undefined;
   #frontier = 0n;
-  /** Those who are behind read one after the other. */
-  #reading: Promise<unknown> = Promise.resolve();
+  #clusterChanges = 0;
+  /** Those who are behind read one after the other, and not before another tenant's turn. */
+  readonly #turns = new ReadTurns();
   #isClosed = false;
 
   constructor(options: HubOptions) {
@@ -85,6 +89,11 @@ export class FeedHub {
   /** Whether somebody wants to be told how many, and how long. */
   get hasSummaries(): boolean {
     return this.#summing.size > 0;
+  }
+
+  /** Grows with every change of the cluster that is told. */
+  get clusterChanges(): number {
+    return this.#clusterChanges;
   }
 
   /** Refuses one too many. */
@@ -140,6 +149,10 @@ export class FeedHub {
     this.#recent.add(row);
     this.#options.metrics.changes.add(row.count);
     this.#sumUp(era, row);
+    if (row.kind !== "task") {
+      this.#clusterChanges += 1;
+      this.#options.onClusterChange?.();
+    }
     const place = { era, position: row.position };
     let wanted = 0;
     for (const { filter, clients } of this.#groups.values()) {
@@ -250,7 +263,9 @@ export class FeedHub {
       return;
     }
     const near = this.#recent.after(client.cursor, this.#frontier);
-    const page = near ?? (await this.#readInTurn(era, client));
+    const { tenant } = client.filter;
+    const read = (): Promise<RowsUpTo | undefined> => this.#readPage(era, client.cursor);
+    const page = near ?? (await this.#turns.take(tenant, read));
     if (client.phase !== "behind" || this.#era !== era) return; // It begins anew.
     if (page === undefined) {
       client.reset(GONE);
@@ -261,12 +276,6 @@ export class FeedHub {
     client.cursor = page.to;
     // Nothing was published since: the page ends where the others are.
     if (page.to >= this.#frontier) client.phase = "live";
-  }
-
-  async #readInTurn(era: string, client: FeedClient): Promise<RowsUpTo | undefined> {
-    const read = this.#reading.then(() => this.#readPage(era, client.cursor));
-    this.#reading = read.catch(() => {});
-    return await read;
   }
 
   async #readPage(era: string, cursor: bigint): Promise<RowsUpTo | undefined> {

@@ -9,10 +9,12 @@ import type { Service } from "../../base/supervisor.ts";
 import { safeFrontier, windowTarget } from "../../consumers/frontier.ts";
 import type { Connection, Database } from "../../db/database.ts";
 import { isPooled } from "../../db/listener.ts";
+import { isOneLeft } from "../../tasks/feed-writers.ts";
+import { readFeedWriters, readNewestChange } from "../../tasks/sql/feed.ts";
 import { FeedRow } from "./feed-row.ts";
 import { type FeedHub, INTERRUPTED } from "./hub.ts";
 import type { FeedMetrics } from "./metrics.ts";
-import { type FeedPage, listen, readChanges, readNewest, readWriters } from "./sql/feed.ts";
+import { type FeedPage, listen, readChanges } from "./sql/feed.ts";
 
 export interface FeedReaderOptions {
   /** Where enqueues are announced: there may be something to read. */
@@ -82,6 +84,13 @@ export class FeedReader implements Service {
     this.#db = db;
     this.#hub = hub;
     this.#options = options;
+  }
+
+  /** For how long it waits for which transactions. Undefined: for none. */
+  get held(): { readonly ms: number; readonly writers: ReadonlySet<string> } | undefined {
+    if (this.#held === undefined) return undefined;
+    const ms = this.#options.clock.now() - this.#held.sinceMs;
+    return { ms, writers: this.#proof?.writers ?? new Set() };
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -177,11 +186,11 @@ export class FeedReader implements Service {
     if (!isNeeded) return 0n;
     this.#proof ??= {
       // In this order: who draws a position later is not waited for, and it is above the ceiling.
-      ceiling: await readNewest(connection, this.#db.names.splices["schema"] ?? ""),
-      writers: await readWriters(connection),
+      ceiling: await readNewestChange(connection),
+      writers: await readFeedWriters(connection),
     };
     const { ceiling, writers } = this.#proof;
-    if (writers.size > 0 && isOneLeft(writers, await readWriters(connection))) return 0n;
+    if (writers.size > 0 && isOneLeft(writers, await readFeedWriters(connection))) return 0n;
     this.#proof = undefined;
     if (this.#frontier === undefined) {
       this.#frontier = ceiling;
@@ -229,7 +238,7 @@ export class FeedReader implements Service {
   /** Places that were given by another server may be ahead of this one, but not of the database. */
   async #refuseStrangers(connection: Connection): Promise<void> {
     if (this.#hub.awaited === undefined) return;
-    this.#hub.refuseBehind(await readNewest(connection, this.#db.names.splices["schema"] ?? ""));
+    this.#hub.refuseBehind(await readNewestChange(connection));
   }
 
   #rest(): TurnResult {
@@ -271,10 +280,4 @@ export class FeedReader implements Service {
     this.#proof = undefined;
     void connection?.close();
   }
-}
-
-/** A prepared transaction may come back under another name after a restart. */
-function isOneLeft(before: ReadonlySet<string>, now: ReadonlySet<string>): boolean {
-  for (const writer of now) if (writer.startsWith("-1/") || before.has(writer)) return true;
-  return false;
 }

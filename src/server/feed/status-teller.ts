@@ -17,20 +17,26 @@ export interface StatusTellerOptions {
 /** How old what newcomers are told may be, and how often the others are told. */
 const EVERY_MS = 2_000;
 const LOOK_MS = 250;
+/** How soon they are told when something has changed: what changes at once is told at once. */
+const NEWS_MS = 100;
 const FAILED_MS = 5_000;
 
 /**
  * Tells those who read summaries and may see the cluster how it is. It is read once for all of
- * them, and not at all while there are none.
+ * them, and not at all while there are none. Those who wait for the feed are told as well: while
+ * something holds it, this is how they learn what.
  */
 export class StatusTeller implements Service {
   readonly name = "feed status";
-  readonly #hub: FeedHub;
+  /** Rung when something of the cluster has changed. */
+  readonly bell = new Bell();
+  readonly #hub: () => FeedHub;
   readonly #options: StatusTellerOptions;
   #told = new WeakSet<FeedClient>();
   #toldAtMs = Number.NEGATIVE_INFINITY;
+  #toldChanges = 0;
 
-  constructor(hub: FeedHub, options: StatusTellerOptions) {
+  constructor(hub: () => FeedHub, options: StatusTellerOptions) {
     this.#hub = hub;
     this.#options = options;
   }
@@ -41,14 +47,21 @@ export class StatusTeller implements Service {
       logger.warn({ error: messageOf(error) }, "the feed cannot tell the state of the cluster");
       return FAILED_MS;
     };
-    await runLoop(() => this.#tell(), { clock, bell: new Bell(), onFailure }, signal);
+    await runLoop(() => this.#tell(), { clock, bell: this.bell, onFailure }, signal);
   }
 
   async #tell(): Promise<TurnResult> {
     const { clock, readStatus } = this.#options;
-    const isDue = clock.now() - this.#toldAtMs >= EVERY_MS;
+    const { clusterChanges } = this.#hub();
+    const hasNews = clusterChanges > this.#toldChanges;
+    const waitedMs = clock.now() - this.#toldAtMs;
+    if (hasNews && waitedMs < NEWS_MS) {
+      return { restMs: NEWS_MS - waitedMs, isDeaf: true };
+    }
+    const isDue = hasNews || waitedMs >= EVERY_MS;
     const rest = { restMs: LOOK_MS };
     const wanting = this.#listeners().filter((client) => isDue || !this.#told.has(client));
+    this.#toldChanges = clusterChanges;
     if (wanting.length === 0) return rest;
     const text = `event: status\ndata: ${writeJson(await readStatus())}\n\n`;
     for (const client of wanting) {
@@ -60,8 +73,8 @@ export class StatusTeller implements Service {
   }
 
   #listeners(): FeedClient[] {
-    return [...this.#hub.clients].filter(
-      (client) => client.hasSummary && client.filter.withCluster && client.phase !== "waiting",
+    return [...this.#hub().clients].filter(
+      (client) => client.hasSummary && client.filter.withCluster,
     );
   }
 }

@@ -133,6 +133,22 @@ describe("a client that reads summaries", () => {
     expect(text).toContain(`id: era-${position}\n`);
   });
 
+  it("is told what of it was missed, and is no news", async () => {
+    const client = open();
+    client.phase = "behind";
+    client.give("era", row("pending", [1]));
+    client.phase = "live";
+    const reader = client.stream.getReader();
+    const next = async (): Promise<string> => {
+      client.sumUp();
+      return new TextDecoder().decode((await reader.read()).value);
+    };
+    await reader.read();
+    expect(await next()).toContain('"isReplay":true');
+    client.give("era", row("pending", [2]));
+    expect(await next()).not.toContain("isReplay");
+  });
+
   it("is told nothing of others, nor of queues that it is not for", async () => {
     const client = open({ queues: new Set(["mails"]), withCluster: false });
     client.give("era", row("pending", [1], { tenant: "globex" }));

@@ -19,6 +19,7 @@ export class Summary {
   #changes: string[] = [];
   #isComplete = true;
   #at: Date | undefined;
+  #isReplay = false;
   #retries = 0;
   #wait = new Histogram();
   #run = new Histogram();
@@ -43,6 +44,11 @@ export class Summary {
     for (const ms of times?.runMs ?? []) this.#run.add(ms);
   }
 
+  /** Some of it happened while its reader was away. */
+  noteReplay(): void {
+    this.#isReplay = true;
+  }
+
   /** Its data as JSON. It begins anew. */
   take(): string {
     const members = {
@@ -51,6 +57,7 @@ export class Summary {
       retries: this.#retries,
       ...(this.#wait.isEmpty ? {} : { waitMs: this.#wait.counts }),
       ...(this.#run.isEmpty ? {} : { runMs: this.#run.counts }),
+      ...(this.#isReplay ? { isReplay: true } : {}),
       isComplete: this.#isComplete,
     };
     const text = `${JSON.stringify(members).slice(0, -1)},"changes":[${this.#changes.join(",")}]}`;
@@ -62,6 +69,7 @@ export class Summary {
     this.#counts = new Map();
     this.#changes = [];
     this.#isComplete = true;
+    this.#isReplay = false;
     this.#retries = 0;
     this.#wait = new Histogram();
     this.#run = new Histogram();

@@ -47,11 +47,11 @@ type Fault = Exclude<Measured, number> | undefined;
 function walkMessage(walk: Walk, end: number, shape: MessageShape): Fault {
   while (walk.at < end) {
     const tag = readVarint(walk, end);
-    const number = Math.floor(tag / 8);
-    if (!(tag < 2 ** 32) || number === 0) return "malformed";
+    if (!(tag >= 8 && tag < 2 ** 32)) return "malformed";
+    const number = tag >>> 3;
     walk.fields += 1;
     if (walk.fields > walk.limits.fieldsMax) return "too-many";
-    const fault = walkField(walk, end, tag % 8, shape[number]);
+    const fault = walkField(walk, end, tag & 7, shape[number]);
     if (fault !== undefined) return fault;
   }
   return undefined;
@@ -74,6 +74,11 @@ function walkField(walk: Walk, end: number, kind: number, field: FieldShape | un
 
 /** NaN when it does not end. Beyond 2 ** 53 it is not exact, and too large for whatever it is. */
 function readVarint(walk: Walk, end: number): number {
+  const first = walk.bytes[walk.at] ?? 0;
+  if (first < 0x80 && walk.at < end) {
+    walk.at += 1;
+    return first; // As nearly all are.
+  }
   let value = 0;
   for (let nth = 0; nth < 10 && walk.at < end; nth += 1) {
     const byte = walk.bytes[walk.at] ?? 0;

@@ -156,11 +156,20 @@ export class Peer<In, Out> {
     this.#cancelHello();
   }
 
-  /** Sends a message, unless the stream is ending. It must not be larger than a message may be. */
+  /**
+   * Sends a message, unless the stream is ending. Never throws: callers are often behind an answer
+   * of the database, where nobody hears it. What cannot be sent ends this stream and no other.
+   */
   send(message: Out): void {
     if (this.#state !== "open") return;
-    const encoded = this.#codec.encode(message);
-    const bytes = Buffer.from(encoded.buffer, encoded.byteOffset, encoded.byteLength);
+    let bytes: Buffer;
+    try {
+      const encoded = this.#codec.encode(message);
+      bytes = Buffer.from(encoded.buffer, encoded.byteOffset, encoded.byteLength);
+    } catch (error) {
+      this.#onFailure(error);
+      return;
+    }
     if (bytes.length > MESSAGE_BYTES_MAX) {
       this.#options.logger.error({ bytes: bytes.length }, "a message to a client is too large");
       this.end(status.INTERNAL, "internal error");

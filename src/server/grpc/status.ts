@@ -1,4 +1,5 @@
 import { status } from "@grpc/grpc-js";
+import type { UnauthenticatedError } from "../../base/errors.ts";
 import { failureOf } from "../failure.ts";
 import { StreamError } from "./peer.ts";
 
@@ -22,4 +23,11 @@ export function streamErrorOf(error: unknown): StreamError {
   if (error instanceof StreamError) return error;
   const { code, message } = failureOf(error);
   return new StreamError(STATUS[code] ?? status.INTERNAL, message);
+}
+
+/** How CodeQ's streams end for a token that is not good. */
+export function codeqRefusal({ reason, message }: UnauthenticatedError): StreamError {
+  return reason === "tenant"
+    ? new StreamError(status.PERMISSION_DENIED, "invalid tenant claims")
+    : new StreamError(status.UNAUTHENTICATED, `auth failed: ${message}`);
 }

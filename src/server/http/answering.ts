@@ -2,7 +2,9 @@ import type { Clock } from "../../base/clock.ts";
 import { LimitError, messageOf } from "../../base/errors.ts";
 import { writeJson } from "../../base/json-text.ts";
 import type { Logger } from "../../base/log.ts";
-import { audit } from "./audit.ts";
+import type { Budget } from "../producer/budget.ts";
+import { audited } from "./audit.ts";
+import { BodyRoom } from "./body-room.ts";
 import type { Answer, Endpoint, ErrorStyle } from "./endpoint.ts";
 import { type Arrival, type GateContext, letIn, requestIdOf } from "./gate.ts";
 import type { HttpMetrics } from "./metrics.ts";
@@ -11,6 +13,8 @@ import { type Problem, problemType, toProblem } from "./problem.ts";
 export interface AnsweringContext extends GateContext {
   readonly metrics: HttpMetrics;
   readonly clock: Clock;
+  /** What the bodies of all calls may take together. */
+  readonly bodies: Budget;
 }
 
 /** One request to one endpoint, from its first letter to its answer. Never throws. */
@@ -23,16 +27,19 @@ export async function answer(
   const { metrics, clock } = context;
   const requestId = requestIdOf(request.headers);
   const startedAtMs = clock.now();
+  const room = new BodyRoom(context.bodies);
   let response: Response;
   try {
-    const call = await letIn(context, endpoint, { request, params, requestId });
-    const answered = await endpoint.handle(call);
-    audit(context.logger, endpoint, call, answered.status);
+    const call = await letIn(context, endpoint, { request, params, requestId, room });
+    const { logger, mill } = context;
+    const answered = await audited({ logger, db: mill.engine.db }, endpoint, call);
     response = toResponse(answered, requestId);
   } catch (error) {
     if (error instanceof LimitError) metrics.limited.add();
     const { errors = "problem" } = endpoint;
     response = refuse(error, requestId, { errors, logger: context.logger });
+  } finally {
+    room.release();
   }
   const { method, path } = endpoint;
   metrics.requests.add(1, { method, path, status: String(response.status) });

@@ -5,10 +5,12 @@ import type { Tenants } from "../../worker/tenants.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import type { Authenticator } from "../auth/authenticator.ts";
 import type { Feed } from "../feed/feed.ts";
+import { Budget } from "../producer/budget.ts";
 import { type AnsweringContext, answer, refuse } from "./answering.ts";
 import type { ClaimDesk } from "./claim-desk.ts";
 import { codeqAdminEndpoints } from "./codeq/admin.ts";
 import { codeqClaimEndpoints } from "./codeq/claims.ts";
+import { codeqSubscriptionEndpoints } from "./codeq/subscriptions.ts";
 import { codeqTaskEndpoints } from "./codeq/tasks.ts";
 import type { Dashboard } from "./dashboard.ts";
 import { writeDocsPage } from "./docs-page.ts";
@@ -20,6 +22,7 @@ import { type HttpLimits, resolveHttpLimits } from "./options.ts";
 import { noSuchPath, wrongMethod } from "./problem.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 import { ReadinessCheck } from "./readiness.ts";
+import { auditEndpoints } from "./routes/audit.ts";
 import { claimEndpoints } from "./routes/claims.ts";
 import { clusterEndpoints } from "./routes/cluster.ts";
 import { consumerEndpoints } from "./routes/consumers.ts";
@@ -32,6 +35,7 @@ import { meEndpoints } from "./routes/me.ts";
 import { queueEndpoints } from "./routes/queues.ts";
 import { quotaEndpoints } from "./routes/quotas.ts";
 import { scheduleEndpoints } from "./routes/schedules.ts";
+import { subscriptionEndpoints } from "./routes/subscriptions.ts";
 import { taskEndpoints } from "./routes/tasks.ts";
 import { webhookEndpoints } from "./routes/webhooks.ts";
 import { secure } from "./security-headers.ts";
@@ -52,6 +56,8 @@ export interface HttpApiContext {
   readonly tokenCheckMs?: number;
   /** Other endpoints to be served in the same way. Defaults to none. */
   readonly endpoints?: readonly Endpoint[];
+  /** Pages of the dashboard that those endpoints are for. Defaults to none. */
+  readonly pages?: readonly string[];
   /** Defaults to silence. */
   readonly logger?: Logger;
   /** Defaults to the clock of the process. */
@@ -110,6 +116,7 @@ export function createHttpApi(context: HttpApiContext, limits: HttpLimits = {}):
     logger,
     metrics,
     clock,
+    bodies: new Budget(resolved.bodiesBytesMax),
   };
   const readiness = new ReadinessCheck(mill, clock, logger);
   const endpoints = endpointsOf(context, answering);
@@ -124,28 +131,31 @@ export function createHttpApi(context: HttpApiContext, limits: HttpLimits = {}):
 }
 
 function endpointsOf(context: HttpApiContext, answering: AnsweringContext): Endpoint[] {
-  const { mill, tenants, desk, feed, tokenCheckMs, endpoints = [] } = context;
-  const { limits, waits } = answering;
+  const { mill, tenants, desk, feed, tokenCheckMs, endpoints = [], pages = [] } = context;
+  const { limits, waits, clock } = answering;
   const recheck = tokenCheckMs === undefined ? {} : { recheckMs: tokenCheckMs };
   const codeq = { mill, tenants, limits, waits };
   return [
-    ...meEndpoints,
+    ...meEndpoints(pages),
     ...taskEndpoints(limits, waits),
     ...(desk === undefined ? [] : claimEndpoints(desk, limits, waits)),
     ...queueEndpoints(mill),
     ...deadLetterEndpoints,
     ...scheduleEndpoints,
     ...webhookEndpoints,
+    ...subscriptionEndpoints,
     ...eventEndpoints(mill),
     ...consumerEndpoints(mill),
     ...gapEndpoints(mill),
-    ...clusterEndpoints(mill),
+    ...clusterEndpoints(mill, clock),
+    ...auditEndpoints(mill),
     ...quotaEndpoints(mill),
     ...keyEndpoints(mill),
     ...(feed === undefined ? [] : feedEndpoints(feed, { ...answering, ...recheck })),
     ...endpoints,
     ...codeqTaskEndpoints(codeq),
     ...codeqAdminEndpoints(codeq),
+    ...codeqSubscriptionEndpoints,
     ...(desk === undefined ? [] : codeqClaimEndpoints(codeq, desk)),
   ];
 }

@@ -27,6 +27,9 @@ export interface ClaimRequest {
 export interface HeldTask extends Omit<Task<JsonText | undefined>, "bytes"> {
   readonly bytes: Buffer | undefined;
   readonly token: ClaimToken;
+  /** Who holds it, as the database has it. */
+  readonly holder: string;
+  readonly claimedAt: Date;
   readonly leaseUntil: Date;
   readonly webhook: string | undefined;
 }

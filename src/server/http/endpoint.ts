@@ -51,6 +51,8 @@ interface Described {
   readonly errors?: ErrorStyle;
   /** Members of the body that stay as they were written. */
   readonly verbatim?: readonly string[];
+  /** Whether programs call it all day, so that nobody wants it among what people did. */
+  readonly isRoutine?: true;
   /** Whether the body may be left out, as if it were {}. */
   readonly isBodyOptional?: boolean;
   readonly answers: Readonly<Record<number, AnswerNote>>;

@@ -6,6 +6,7 @@ import type { Tenants } from "../../worker/tenants.ts";
 import type { Tidemill } from "../../worker/tidemill.ts";
 import { type Authenticator, bearerOf } from "../auth/authenticator.ts";
 import { type Caller, mayOnSome, requireMay } from "../auth/caller.ts";
+import type { BodyRoom } from "./body-room.ts";
 import type { Call, Endpoint } from "./endpoint.ts";
 import { readJson } from "./json-body.ts";
 import type { ResolvedHttpLimits } from "./options.ts";
@@ -29,6 +30,8 @@ export interface Arrival {
   readonly request: Request;
   readonly params: Texts;
   readonly requestId: string;
+  /** For what the caller says; given back when the call has ended. */
+  readonly room: BodyRoom;
 }
 
 /**
@@ -38,8 +41,9 @@ export interface Arrival {
 export async function letIn(
   context: GateContext,
   endpoint: Endpoint,
-  { request, params, requestId }: Arrival,
+  arrival: Arrival,
 ): Promise<Call<unknown, unknown, unknown>> {
+  const { request, params, requestId } = arrival;
   const { headers, signal } = request;
   const caller = await authenticate(context, headers, requestId);
   context.limiter.take(caller.tenant);
@@ -50,7 +54,7 @@ export async function letIn(
     scope: context.tenants.of({ tenant, queues }),
     params: check("path", endpoint.params, params),
     query: check("query", endpoint.query, queryOf(request)),
-    body: await bodyOf(context, endpoint, request),
+    body: await bodyOf(context, endpoint, arrival, tenant),
     headers,
     requestId,
     isHead: request.method === "HEAD",
@@ -93,10 +97,12 @@ function queryOf(request: Request): Texts {
 async function bodyOf(
   { limits }: GateContext,
   endpoint: Endpoint,
-  request: Request,
+  { request, room }: Arrival,
+  tenant: string,
 ): Promise<unknown> {
   if (endpoint.body === undefined) return undefined;
-  const text = await readBody(request, limits.bodyBytesMax);
+  const take = (bytes: number): void => room.take(tenant, bytes);
+  const text = await readBody(request, { bytesMax: limits.bodyBytesMax, take });
   try {
     if (text === undefined && endpoint.isBodyOptional !== true) {
       throw new InvalidInputError("the request has no body");

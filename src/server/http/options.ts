@@ -4,6 +4,13 @@ import { refuseUnknown, requireNumber, withoutUndefined } from "../../base/optio
 export interface HttpLimits {
   /** A larger body is refused unread. Defaults to 8 MiB. */
   readonly bodyBytesMax?: number;
+  /**
+   * What the bodies of all calls under way may have together, on this server. One tenant has at
+   * most half of it, and the last quarter is for tenants that have none; more are refused.
+   *
+   * Defaults to 128 MiB.
+   */
+  readonly bodiesBytesMax?: number;
   /** Objects and lists inside each other in a body. Defaults to 64. */
   readonly jsonDepthMax?: number;
   /** Members of all objects of a body together. Defaults to 100,000. */
@@ -28,6 +35,7 @@ export type ResolvedHttpLimits = Readonly<Required<HttpLimits>>;
 
 const DEFAULTS: ResolvedHttpLimits = {
   bodyBytesMax: 8 * 1024 * 1024,
+  bodiesBytesMax: 128 * 1024 * 1024,
   jsonDepthMax: 64,
   jsonKeysMax: 100_000,
   callsPerSecond: 500,
@@ -44,6 +52,7 @@ export function resolveHttpLimits(given: HttpLimits): ResolvedHttpLimits {
   const limits = { ...DEFAULTS, ...withoutUndefined(given) };
   const whole = { min: 1, integer: true };
   requireNumber("bodyBytesMax", limits.bodyBytesMax, { ...whole, max: 256 * 1024 * 1024 });
+  requireNumber("bodiesBytesMax", limits.bodiesBytesMax, { ...whole, max: 16 * 1024 ** 3 });
   requireNumber("jsonDepthMax", limits.jsonDepthMax, { ...whole, max: 1_000 });
   requireNumber("jsonKeysMax", limits.jsonKeysMax, { ...whole, max: 10_000_000 });
   requireNumber("callsPerSecond", limits.callsPerSecond, { min: 0.001, max: 1_000_000 });

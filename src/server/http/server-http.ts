@@ -9,6 +9,7 @@ import type { ResolvedListen } from "../options.ts";
 import { createHttpApi, type HttpApi } from "./api.ts";
 import type { ClaimDesk } from "./claim-desk.ts";
 import { Dashboard } from "./dashboard.ts";
+import type { Endpoint } from "./endpoint.ts";
 import { HttpListener, type ListenerContext } from "./listener.ts";
 import type { HttpLimits } from "./options.ts";
 
@@ -16,6 +17,13 @@ export interface ServerHttpParts {
   readonly tls: TlsOptions | undefined;
   readonly drainSeconds: number;
   readonly logger: Logger;
+}
+
+/** What a server serves beside its own, such as a demo. */
+export interface ServerExtras {
+  readonly endpoints?: readonly Endpoint[];
+  /** Pages of the dashboard that they are for. */
+  readonly pages?: readonly string[];
 }
 
 export interface ApiParts {
@@ -28,16 +36,17 @@ export interface ApiParts {
   readonly dashboard: boolean | string;
   readonly logger: Logger;
   readonly httpLimits: HttpLimits;
+  readonly extras: ServerExtras;
 }
 
 /** What a server answers by HTTP, in its name. */
-export function apiOf(tenants: Tenants, { auth, httpLimits, ...parts }: ApiParts): HttpApi {
+export function apiOf(tenants: Tenants, { auth, httpLimits, extras, ...parts }: ApiParts): HttpApi {
   const { authenticator } = auth;
   const { mill, desk, feed, tokenCheckMs, logger } = parts;
   const served = { mill, tenants, authenticator, desk, feed, tokenCheckMs, logger };
   const dashboard = findDashboard(parts);
   const api = createHttpApi(
-    { ...served, ...(dashboard === undefined ? {} : { dashboard }) },
+    { ...served, ...extras, ...(dashboard === undefined ? {} : { dashboard }) },
     httpLimits,
   );
   const drain = (): void => {

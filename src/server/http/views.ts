@@ -31,10 +31,18 @@ export const taskView = z
     workerId: z.string().optional(),
     progress: anyJson.optional(),
     result: anyJson.optional(),
-    reason: z.string().optional(),
+    reason: z
+      .string()
+      .optional()
+      .openapi({
+        description:
+          "Why it failed, died or was cancelled; of one that lives, why it is to be stopped, " +
+          "else why its last attempt came to nothing (not in lists)",
+      }),
     cause: z.string().optional(),
     webhook: z.string().optional(),
     targetUrl: z.string().optional(),
+    causedBy: z.string().optional().openapi({ description: "Position of the event" }),
     traceParent: z.string().optional(),
   })
   .openapi("Task");
@@ -67,6 +75,7 @@ export function toTask(row: TaskRow): object {
     cause: row.cause ?? undefined,
     webhook: option("webhook"),
     targetUrl: targetUrlOf(row),
+    causedBy: option("causedBy"),
     traceParent: option("traceParent"),
   };
 }

@@ -161,10 +161,13 @@ export class CreateTurns {
 
 /** False, and nothing is taken, when another create has one of its keys. */
 function claimKeys({ tenant, tasks }: Create, keys: Set<string>): boolean {
-  const own = new Set<string>();
+  let own: Set<string> | undefined;
   for (const { idempotency } of tasks) {
-    if (idempotency !== undefined) own.add(`${tenant}\u0000${idempotency.key}`);
+    if (idempotency === undefined) continue;
+    own ??= new Set();
+    own.add(`${tenant}\u0000${idempotency.key}`);
   }
+  if (own === undefined) return true;
   for (const key of own) if (keys.has(key)) return false;
   for (const key of own) keys.add(key);
   return true;

@@ -1,17 +1,26 @@
 import type { TidemillError, UnauthenticatedError } from "../../base/errors.ts";
-import type { NewTask } from "../../tasks/new-task.ts";
+import type { JsonText } from "../../base/json-text.ts";
+import type { TaskOptions } from "../../tasks/new-task.ts";
 import type { StoreResult } from "../../tasks/store.ts";
 import type { Caller } from "../auth/caller.ts";
 import type { Codec, StreamError } from "../grpc/peer.ts";
 
+/** A task as a message has it. */
+export interface SoundTask {
+  readonly queue: string;
+  readonly payload: JsonText | Uint8Array;
+  /** Tasks that are alike may have the same: then it is checked once. */
+  readonly options: TaskOptions;
+}
+
 /** A task as a message has it, or what is wrong with it. */
-export type GivenTask = { readonly queue: string; readonly task: NewTask } | TidemillError;
+export type GivenTask = SoundTask | TidemillError;
 
 /** Tasks that came in one message, to be answered together. */
 export interface GivenCreate {
   readonly seq: bigint;
   /** The client's numbers of its tasks, where they have some. */
-  readonly seqs: readonly bigint[];
+  readonly seqs: readonly (number | bigint)[];
   readonly tasks: readonly GivenTask[];
   readonly isAtomic: boolean;
   /** It came as a list, and is answered by one. */

@@ -27,13 +27,13 @@ export interface Create {
 /** A create that waits for its answer, and what is known of it so far. */
 export class OpenCreate {
   readonly create: Create;
-  readonly #results: (StoreResult | undefined)[];
+  /** Made once only some of them are known. */
+  #results: (StoreResult | undefined)[] | undefined;
   #left: number;
   #isSettled = false;
 
   constructor(create: Create) {
     this.create = create;
-    this.#results = create.tasks.map(() => undefined);
     this.#left = create.tasks.length;
   }
 
@@ -44,9 +44,12 @@ export class OpenCreate {
   /** What is known of its tasks from this place on. */
   resolve(from: number, results: readonly StoreResult[]): void {
     if (this.#isSettled) return;
-    results.forEach((result, index) => {
-      this.#results[from + index] = result;
-    });
+    if (results.length === this.create.tasks.length) {
+      this.#settle({ kind: "stored", results });
+      return;
+    }
+    this.#results ??= this.create.tasks.map(() => undefined);
+    for (const [index, result] of results.entries()) this.#results[from + index] = result;
     this.#left -= results.length;
     if (this.#left > 0) return;
     const all = this.#results.flatMap((result) => (result === undefined ? [] : [result]));
@@ -55,8 +58,7 @@ export class OpenCreate {
 
   /** What is known of some of its tasks stays true: then only the others are refused. */
   settle(outcome: CreateOutcome): void {
-    const isPartly = this.#left < this.create.tasks.length;
-    if (outcome.kind !== "refused" || !isPartly) {
+    if (outcome.kind !== "refused" || this.#results === undefined) {
       this.#settle(outcome);
       return;
     }

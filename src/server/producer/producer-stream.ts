@@ -169,8 +169,8 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
     }
     const fault = checked.find((one) => one instanceof TidemillError);
     if (fault !== undefined) this.#log("debug", fault);
-    const results = checked.map((one) => (create.isAtomic && fault !== undefined ? fault : one));
-    const tasks = results.flatMap((one) => (one instanceof TidemillError ? [] : [one]));
+    const results = create.isAtomic && fault !== undefined ? checked.map(() => fault) : checked;
+    const tasks = results.filter(isSound);
     if (tasks.length === 0) {
       this.#settle(create, results, place, { kind: "stored", results: [] });
       return;
@@ -225,18 +225,20 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
   ): Promise<(EncodedTask | TidemillError)[]> {
     const { intake } = this.#kit;
     const checked: (EncodedTask | TidemillError)[] = [];
+    let allowed: string | undefined;
     for (const given of tasks) {
       if (given instanceof TidemillError) {
         checked.push(given);
         continue;
       }
-      const { queue, task } = given;
-      if (!may(caller, "task.create", queue)) {
+      const { queue, payload, options } = given;
+      if (queue !== allowed && !may(caller, "task.create", queue)) {
         checked.push(new ForbiddenError(`this token is not for queue ${JSON.stringify(queue)}`));
         continue;
       }
+      allowed = queue;
       try {
-        const encoding = intake.encode(caller.tenant, queue, task);
+        const encoding = intake.encode(caller.tenant, queue, payload, options);
         checked.push(encoding instanceof Promise ? await encoding : encoding);
       } catch (thrown) {
         const error = asInput(thrown);
@@ -350,11 +352,15 @@ interface TakenPlace {
   readonly bytes: number;
 }
 
+const isSound = (one: EncodedTask | TidemillError): one is EncodedTask =>
+  !(one instanceof TidemillError);
+
 /** Those that were stored, in the places of what was submitted. */
 function merge(
   checked: readonly (EncodedTask | TidemillError)[],
   stored: readonly StoreResult[],
-): StoreResult[] {
+): readonly StoreResult[] {
+  if (stored.length === checked.length) return stored; // All of them were submitted.
   let next = 0;
   return checked.map((one) => {
     if (one instanceof TidemillError) return one;

@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { InvalidInputError } from "../../base/errors.ts";
 import type { JsonText } from "../../base/json-text.ts";
 import { VERSION } from "../../base/version.ts";
-import type { NewTask } from "../../tasks/new-task.ts";
+import type { NewTask, TaskOptions } from "../../tasks/new-task.ts";
 import {
   type Backoff,
   type Create,
@@ -113,8 +113,7 @@ function toTask(sent: SentTask, automaticKey: string): GivenTask {
     return new InvalidInputError("give run_at or delay_seconds, not both");
   }
   const key = sent.idempotencyKey === "" ? automaticKey : sent.idempotencyKey;
-  const task: NewTask = {
-    payload,
+  const options: TaskOptions = {
     ...texts(sent),
     ...(payload instanceof Uint8Array ? { contentType: sent.contentType } : {}),
     ...(sent.priority === undefined ? {} : { priority: sent.priority }),
@@ -126,11 +125,11 @@ function toTask(sent: SentTask, automaticKey: string): GivenTask {
     ...(key === "" ? {} : { idempotencyKey: key }),
     ...(sent.idempotencySeconds === 0 ? {} : { idempotencySeconds: sent.idempotencySeconds }),
   };
-  return { queue: sent.queue, task };
+  return { queue: sent.queue, payload, options };
 }
 
 /** An empty text is one that was not given. */
-function texts(sent: SentTask): Partial<NewTask> {
+function texts(sent: SentTask): TaskOptions {
   const { kind, partitionKey, webhook, traceParent, traceState } = sent;
   const given = Object.entries({ kind, partitionKey, webhook, traceParent, traceState });
   return Object.fromEntries(given.filter(([, text]) => text !== ""));

@@ -1,23 +1,37 @@
+import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import { completed, failed, type Outcome } from "../../tasks/outcome.ts";
-import type { NackAck, Result, ServerEvent, Task } from "../../wire/generated/codeq/worker.ts";
+import { LeaseLostError } from "../../tasks/task.ts";
+import type { NackAck, ServerEvent, Task } from "../../wire/generated/codeq/worker.ts";
+import { failureOf } from "../failure.ts";
+import { jsonOf } from "../producer/payload.ts";
 import type { Assignment } from "./assignment.ts";
 
 /** What a client is told of words that came too late, or that were not its own to say. */
+export const NOT_FOUND = "not-found";
 export const NOT_IN_PROGRESS = "not-in-progress";
 export const NOT_OWNER = "not-owner";
 
+const NO_BYTES = Buffer.alloc(0);
+
 /** A task as CodeQ's clients read it. */
-export function toTask({ task, context }: Assignment, workerId: string): Task {
+export const toTask = (task: ClaimedTask, workerId: string): Task => ({
+  ...toCommon(task, workerId),
+  id: task.id,
+  payload: task.payloadBytes,
+});
+
+/** The same, without what tasks of one pack do not have in common. */
+export function toCommon(task: ClaimedTask, workerId: string): Task {
   return {
-    id: task.id,
+    id: "",
     command: task.queue,
-    payload: task.payloadBytes,
+    payload: NO_BYTES,
     priority: task.priority,
     webhook: task.options.webhook ?? "",
     maxAttempts: task.maxAttempts,
     status: "IN_PROGRESS",
     workerId,
-    leaseUntil: toSeconds(context.leaseUntil),
+    leaseUntil: toSeconds(task.leaseUntil),
     attempts: task.attempt,
     tenantId: task.tenant,
     createdAt: task.createdAt,
@@ -37,33 +51,38 @@ function toSeconds(instant: Date): string {
 let lastSecond = Number.NaN;
 let lastText = "";
 
+/** What a client says became of a task; what it gives as its result may be anywhere in a buffer. */
+export interface SaidResult {
+  readonly status: string;
+  readonly bytes: Buffer;
+  readonly from: number;
+  readonly to: number;
+  readonly error: string;
+}
+
 /** What the client said became of a task, or why that cannot be heard. */
-export function toOutcome({ status, resultJson, error }: Result): Outcome | string {
+export function toOutcome({ status, bytes, from, to, error }: SaidResult): Outcome | string {
   if (status === "COMPLETED") {
-    if (resultJson.length === 0) return completed();
-    const value = readObject(resultJson);
-    return value === undefined ? "result must be a JSON object" : completed(value);
+    if (from === to) return completed();
+    const json = jsonOf(bytes, from, to);
+    const isObject = json?.text.trimStart().startsWith("{") === true;
+    return isObject ? completed(json) : "result must be a JSON object";
   }
   if (status !== "FAILED") return "status must be COMPLETED or FAILED";
   return error.trim() === "" ? "error is required when status=FAILED" : failed(error);
 }
 
-const UTF_8 = new TextDecoder("utf-8", { fatal: true });
+/** What a client is told of what was not accepted. */
+export const faultOf = (answer: string): string =>
+  answer === "refused" || answer === "replaced" ? NOT_IN_PROGRESS : answer;
 
-function readObject(json: Uint8Array): object | null | undefined {
-  try {
-    const value: unknown = JSON.parse(UTF_8.decode(json));
-    if (value === null) return undefined;
-    return typeof value === "object" && !Array.isArray(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
+/** The same of an error. */
+export const toFault = (error: Error): string =>
+  error instanceof LeaseLostError ? NOT_IN_PROGRESS : failureOf(error).message;
 
 export const toAck = (taskId: string, answer: string) => {
   const ok = answer === "accepted";
-  const isOver = answer === "refused" || answer === "replaced";
-  return { taskId, ok, errorMessage: ok ? "" : isOver ? NOT_IN_PROGRESS : answer };
+  return { taskId, ok, errorMessage: ok ? "" : faultOf(answer) };
 };
 
 /** What a nack did, or would have done. */
@@ -78,12 +97,7 @@ type Event = NonNullable<ServerEvent["event"]>;
 export const event = (one: Event): ServerEvent => ({ event: one });
 
 /** The names of statuses as Go writes them. */
-export type GoStatus =
-  | "FailedPrecondition"
-  | "InvalidArgument"
-  | "PermissionDenied"
-  | "ResourceExhausted"
-  | "Unavailable";
+export type GoStatus = "FailedPrecondition" | "InvalidArgument" | "PermissionDenied";
 
 export const serverError = (code: GoStatus, message: string): ServerEvent =>
   event({ $case: "error", value: { code, message } });

@@ -4,8 +4,8 @@ import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import { abandon } from "../../tasks/outcome.ts";
 import type { HeldRow, TenantToken } from "../../tasks/sql/by-token.ts";
 import type { LeaseToken } from "../../tasks/task.ts";
-import type { Assignment } from "./assignment.ts";
-import type { AssignmentBook, Holder } from "./assignment-book.ts";
+import type { Assignment, Holder } from "./assignment.ts";
+import type { AssignmentBook } from "./assignment-book.ts";
 
 export interface CustodyOptions {
   readonly book: AssignmentBook;
@@ -39,6 +39,9 @@ export class Custody {
   readonly #options: CustodyOptions;
   /** By the id of a task that somebody outside holds: to be called when it has ended. */
   readonly #outside = new Map<string, () => void>();
+  /** Of those who came with what they hold: in which order they did. */
+  readonly #turns = new WeakMap<Holder, number>();
+  #lastTurn = 0;
 
   constructor(options: CustodyOptions) {
     this.#options = options;
@@ -47,6 +50,7 @@ export class Custody {
   /** Gives those that are here and that the worker may keep: it has them from now on. */
   keep(worker: Holder, tokens: readonly LeaseToken[], { tenant, may }: Returning): Assignment[] {
     const { book } = this.#options;
+    this.#turns.set(worker, ++this.#lastTurn);
     const here = tokens.flatMap((token) => book.find(token, tenant) ?? []);
     const kept = here.filter((one) => one.isRunning && may(one.task.queue));
     this.#give(kept, worker);
@@ -83,11 +87,16 @@ export class Custody {
     return adopted;
   }
 
+  /**
+   * Who came later keeps it: the database may answer two that wait for the same row in any order,
+   * and the stream that came first may be one that its client has left.
+   */
   #give(assignments: readonly Assignment[], worker: Holder): void {
-    const { book } = this.#options;
+    const turnOf = (one: Holder): number => this.#turns.get(one) ?? 0;
     for (const one of assignments) {
-      const before = book.holderOf(one);
-      book.give(one, worker);
+      const before = one.holder;
+      if (before !== undefined && turnOf(before) > turnOf(worker)) continue;
+      one.holder = worker;
       if (before !== worker) before?.onGone(one);
     }
   }

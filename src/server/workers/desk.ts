@@ -8,11 +8,11 @@ import type { TaskContext } from "../../tasks/context.ts";
 import type { QueueDirectory } from "../../tasks/directory.ts";
 import type { Executor } from "../../tasks/executor.ts";
 import { abandon, type Outcome } from "../../tasks/outcome.ts";
-import type { WrittenEnd } from "../../tasks/queue.ts";
+import { LATER, type WrittenEnd } from "../../tasks/queue.ts";
 import type { RemoteWork, TaskRunner } from "../../tasks/runner.ts";
 import type { Task } from "../../tasks/task.ts";
-import { Assignment } from "./assignment.ts";
-import { AssignmentBook, type Holder } from "./assignment-book.ts";
+import { Assignment, type Holder } from "./assignment.ts";
+import { AssignmentBook } from "./assignment-book.ts";
 import { Custody } from "./custody.ts";
 import { HandledQueues } from "./handled-queues.ts";
 import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
@@ -46,6 +46,8 @@ const NEW_QUEUES_MS = 1_000;
  * would be opened while their ends are on the network.
  */
 const LINGER_MS = 100;
+/** What starts in one round goes out together: nothing runs here, so that many may. */
+const STARTS_PER_ROUND = 1_000;
 
 const namesOf = (queues: OrderedQueues): readonly string[] =>
   queues === "all" ? [ALL_QUEUES] : queues;
@@ -58,6 +60,7 @@ const namesOf = (queues: OrderedQueues): readonly string[] =>
  */
 export class Desk implements RemoteWork {
   readonly lingerMs = LINGER_MS;
+  readonly startsPerRound = STARTS_PER_ROUND;
   readonly #options: DeskOptions;
   readonly #orders = new OrderBook<Assignment>();
   readonly #timers: Timers;
@@ -95,6 +98,9 @@ export class Desk implements RemoteWork {
       begin: async (handlers) => {
         await this.#runner?.handle(handlers);
         this.#presence.handlesMore();
+        // Orders of all queues do not wait for them, and have been looked for without.
+        void this.#tell();
+        this.#runner?.wantsMore();
       },
     });
     this.custody = new Custody({
@@ -124,6 +130,11 @@ export class Desk implements RemoteWork {
   /** Resolves when tasks of the queues, as they are now, can be claimed here. */
   async handle(queues: OrderedQueues, tenant: string): Promise<void> {
     await this.#queues.handle(queues, tenant);
+  }
+
+  /** Whether there is nothing to wait for before tasks of the queues can be claimed here. */
+  handles(queues: OrderedQueues): boolean {
+    return this.#queues.has(queues);
   }
 
   /** Whether the cluster may have heard that tasks of the queues are wanted here. */
@@ -170,7 +181,7 @@ export class Desk implements RemoteWork {
   /** Its order has no room for it: it waits a moment for the next. */
   reassign(assignment: Assignment): void {
     if (!assignment.isRunning) return;
-    this.book.give(assignment, undefined);
+    assignment.holder = undefined;
     if (!this.#fill(assignment)) this.#spare.add(assignment);
   }
 
@@ -274,7 +285,7 @@ export class Desk implements RemoteWork {
   /** The worker is gone. What nobody took over from it is lost after so long. */
   loseAfter(ms: number, worker: RemoteWorker, assignments: readonly Assignment[]): void {
     this.#timers.after(ms, () => {
-      void this.lose(assignments.filter((one) => this.book.holderOf(one) === worker));
+      void this.lose(assignments.filter((one) => one.holder === worker));
     });
   }
 
@@ -296,14 +307,17 @@ export class Desk implements RemoteWork {
     this.#timers.close();
   }
 
-  #start(task: ClaimedTask, context: TaskContext): Promise<Outcome> | Outcome {
-    const assignment = new Assignment(task, context);
+  #start(task: ClaimedTask, context: TaskContext): typeof LATER | Outcome {
+    const assignment = new Assignment(task, context, this.#onReturn);
     const isOrdered = task.ranMs === undefined;
     if (isOrdered && !this.#fill(assignment)) return abandon(); // Its order was just withdrawn.
     if (isOrdered) this.#demand?.served(task.tenant);
     this.book.add(assignment);
-    return assignment.returned;
+    return LATER;
   }
+
+  readonly #onReturn = (task: ClaimedTask, outcome: Outcome): void =>
+    this.#runner?.ended(task, outcome);
 
   /** Whether there was an order for it. */
   #fill(assignment: Assignment): boolean {
@@ -311,7 +325,8 @@ export class Desk implements RemoteWork {
     const order = this.#orders.fill(queue, tenant, assignment);
     const worker = order === undefined ? undefined : this.#workers.get(order);
     if (order === undefined || worker === undefined) return false;
-    this.book.give(assignment, worker);
+    assignment.holder = worker;
+    if (order.tasks.length > 1) return true; // It is about to be served.
     if (this.#filled.size === 0) setImmediate(() => this.#serve());
     this.#filled.add(order);
     return true;
@@ -345,7 +360,7 @@ export class Desk implements RemoteWork {
   #aborted(task: Task, why: Error): void {
     const assignment = this.book.of(task);
     if (assignment === undefined) return; // It had not started, or has been answered for.
-    const worker = this.book.holderOf(assignment);
+    const worker = assignment.holder;
     this.#forget(assignment);
     worker?.onLost(assignment, why);
     assignment.drop();
@@ -354,7 +369,7 @@ export class Desk implements RemoteWork {
   #settled(task: Task, written: WrittenEnd | undefined): void {
     const assignment = this.book.of(task);
     if (assignment === undefined) return;
-    const worker = this.book.holderOf(assignment);
+    const worker = assignment.holder;
     this.#forget(assignment);
     assignment.answered(written);
     worker?.onGone(assignment); // After the answer: a stream may end with its last task.
@@ -362,7 +377,7 @@ export class Desk implements RemoteWork {
 
   #renewed(task: Task): void {
     const assignment = this.book.of(task);
-    if (assignment !== undefined) this.book.holderOf(assignment)?.onRenewed(assignment);
+    assignment?.holder?.onRenewed(assignment);
   }
 
   #forget(assignment: Assignment): void {

@@ -24,6 +24,8 @@ const NAMES_MS = 500;
 export class HandledQueues {
   readonly #options: HandledQueuesOptions;
   readonly #handled = new Map<string, Promise<void>>();
+  /** Those of which tasks can be claimed now. */
+  readonly #begun = new Set<string>();
   #naming: { readonly names: Promise<string[]>; readonly atMs: number } | undefined;
   #beginning: Promise<unknown> = Promise.resolve();
   /** To begin with the next round, together. */
@@ -37,6 +39,11 @@ export class HandledQueues {
     return this.#handled.keys();
   }
 
+  /** Whether tasks of the queues can be claimed here already. */
+  has(queues: OrderedQueues): boolean {
+    return queues !== "all" && queues.every((name) => this.#begun.has(name));
+  }
+
   /** Resolves when tasks of the queues, as they are now, can be claimed here. */
   async handle(queues: OrderedQueues, tenant: string): Promise<void> {
     const begun: Promise<void>[] = [];
@@ -45,7 +52,10 @@ export class HandledQueues {
       if (handling === undefined) {
         handling = this.#handle(name, tenant);
         this.#handled.set(name, handling);
-        handling.catch(() => this.#handled.delete(name));
+        handling.then(
+          () => this.#begun.add(name),
+          () => this.#handled.delete(name),
+        );
       }
       begun.push(handling);
     }

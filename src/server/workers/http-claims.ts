@@ -50,7 +50,9 @@ const NOTHING = (): void => {};
  */
 export class HttpClaims implements ClaimDesk {
   readonly #options: HttpClaimsOptions;
-  readonly #drain = new AbortController();
+  // AbortSignal.any with a signal that lives as long as the server would keep a bit of every claim.
+  readonly #waiting = new Set<AbortController>();
+  #isDraining = false;
 
   constructor(options: HttpClaimsOptions) {
     this.#options = options;
@@ -58,13 +60,14 @@ export class HttpClaims implements ClaimDesk {
 
   /** Nobody waits here any more. */
   drain(): void {
-    this.#drain.abort();
+    this.#isDraining = true;
+    for (const over of this.#waiting) over.abort();
   }
 
   async claim(request: ClaimRequest, signal: AbortSignal): Promise<HeldTask[]> {
     const { desk, leaseSeconds } = this.#options;
     await desk.handle(request.queues, request.tenant);
-    const served = await this.#order(request, AbortSignal.any([signal, this.#drain.signal]));
+    const served = await this.#order(request, signal);
     if (signal.aborted) {
       for (const one of served) desk.reassign(one);
       return [];
@@ -74,7 +77,11 @@ export class HttpClaims implements ClaimDesk {
     const holder = holderOf(request.tenant, request.holder);
     const seconds = request.leaseSeconds ?? leaseSeconds;
     const handed = await desk.custody.handOver(taken, { holder, seconds });
-    return handed.map(({ task, until }) => toHeld(task, until));
+    return handed.map(({ task, until: leaseUntil }) => {
+      // By the clock of the database: every claim of this server lasts so long.
+      const claimedAt = new Date(task.claim.until.getTime() - leaseSeconds * 1000);
+      return toHeld(task, { holder, claimedAt, leaseUntil });
+    });
   }
 
   /** What the order was served with; nothing when there was nothing in time. */
@@ -85,22 +92,27 @@ export class HttpClaims implements ClaimDesk {
     const waitMs = Math.max(request.waitMs, isKnown ? 0 : NEWCOMER_MS);
     const order = desk.order(claimant, request.queues, request.count);
     const over = new AbortController();
-    const either = AbortSignal.any([signal, over.signal]);
+    const stop = (): void => over.abort();
+    if (signal.aborted || this.#isDraining) stop();
+    signal.addEventListener("abort", stop);
+    this.#waiting.add(over);
     try {
       if (waitMs > 0) {
-        await Promise.race([claimant.served, pause(waitMs, clock, either)]);
+        await Promise.race([claimant.served, pause(waitMs, clock, over.signal)]);
       }
       if (request.waitMs === 0 && order.tasks.length === 0 && claimant.tasks.length === 0) {
-        const late = pause(LOOK_MS, clock, either).then(() => "late" as const);
+        const late = pause(LOOK_MS, clock, over.signal).then(() => "late" as const);
         const looked = await Promise.race([claimant.served, desk.looked(), late]);
-        if (looked === "late" && !signal.aborted) {
+        if (looked === "late" && !over.signal.aborted) {
           throw new UnavailableError("could not look for tasks in time");
         }
       }
       if (order.tasks.length > 0) await claimant.served; // It is, in this round.
       return claimant.tasks;
     } finally {
-      over.abort();
+      signal.removeEventListener("abort", stop);
+      this.#waiting.delete(over);
+      stop();
       if (claimant.tasks.length === 0) desk.withdraw(order);
     }
   }
@@ -218,7 +230,10 @@ function fitting(assignments: readonly Assignment[]): [Assignment[], Assignment[
   return [assignments.slice(0, count), assignments.slice(count)];
 }
 
-function toHeld(task: ClaimedTask, leaseUntil: Date): HeldTask {
+function toHeld(
+  task: ClaimedTask,
+  held: Pick<HeldTask, "holder" | "claimedAt" | "leaseUntil">,
+): HeldTask {
   const { id, queue, kind, bytes, contentType, priority, tenant, partitionKey } = task;
   const { attempt, maxAttempts, createdAt, runAt, token, options } = task;
   return {
@@ -238,7 +253,7 @@ function toHeld(task: ClaimedTask, leaseUntil: Date): HeldTask {
     traceParent: options.traceParent,
     traceState: options.traceState,
     token,
-    leaseUntil,
+    ...held,
     webhook: options.webhook,
   };
 }

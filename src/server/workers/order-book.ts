@@ -37,6 +37,9 @@ interface Line<Task> {
   credit: number;
 }
 
+const firstOf = <Task>(line: Line<Task> | undefined): Order<Task> | undefined =>
+  line?.orders.values().next().value;
+
 /** The orders of one tenant. */
 interface Account<Task> {
   readonly orders: Set<Order<Task>>;
@@ -121,8 +124,8 @@ export class OrderBook<Task = unknown> implements Slots {
   fill(queue: string, tenant: string, task: Task): Order<Task> | undefined {
     const account = this.#accounts.get(tenant);
     if (account === undefined) return undefined;
-    const [named] = account.lines.get(queue)?.orders ?? [];
-    const [any] = account.lines.get(ALL)?.orders ?? [];
+    const named = firstOf(account.lines.get(queue));
+    const any = firstOf(account.lines.get(ALL));
     const order = (any?.place ?? Infinity) < (named?.place ?? Infinity) ? any : named;
     if (order === undefined) return undefined;
     order.left -= 1;

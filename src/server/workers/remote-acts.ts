@@ -1,9 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
-import { ForbiddenError, UnavailableError } from "../../base/errors.ts";
+import { ForbiddenError, messageOf, UnavailableError } from "../../base/errors.ts";
 import type { JsonText } from "../../base/json-text.ts";
+import type { Logger } from "../../base/log.ts";
 import type { ClaimedTask } from "../../tasks/claimed-task.ts";
 import type { Outcome } from "../../tasks/outcome.ts";
-import type { HeldRow } from "../../tasks/sql/by-token.ts";
+import type { EndedClaim, HeldRow } from "../../tasks/sql/by-token.ts";
 import { LeaseLostError, type LeaseToken } from "../../tasks/task.ts";
 import { type ActDone, RUNNING, toDone, toldAgain } from "./act-answers.ts";
 import type { Assignment } from "./assignment.ts";
@@ -23,6 +24,11 @@ export interface Actor {
 }
 
 type OnDone = (answer: ActDone | Error) => void;
+
+export interface RemoteActsOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
 
 /** An act whose task is not at this desk. */
 interface Asked {
@@ -48,14 +54,16 @@ const SINGLE_MAX = 8;
 export class RemoteActs {
   readonly #desk: Desk;
   readonly #clock: Clock;
+  readonly #logger: Logger;
   #asked: Asked[] = [];
   #isAsking = false;
   readonly #single: (() => Promise<void>)[] = [];
   #singleCount = 0;
 
-  constructor(desk: Desk, clock: Clock) {
+  constructor(desk: Desk, { clock, logger }: RemoteActsOptions) {
     this.#desk = desk;
     this.#clock = clock;
+    this.#logger = logger;
   }
 
   /** `onDone` is called once, when what it is told is durable. */
@@ -98,9 +106,25 @@ export class RemoteActs {
     );
   }
 
+  /** The same for one that is at this desk, whose worker needs no token. */
+  extend(assignment: Assignment, seconds: number, onDone: OnDone): void {
+    this.#doSingle(() => this.#extend(assignment, seconds), onDone);
+  }
+
   #doSingle(work: () => Promise<ActDone>, onDone: OnDone): void {
-    this.#single.push(() => work().then(onDone, onDone));
+    this.#single.push(async () => {
+      this.#tell(onDone, await work().catch(asError));
+    });
     this.#startSingle();
+  }
+
+  /** For answers behind which nobody waits: what is thrown there would end the process. */
+  #tell(onDone: OnDone, answer: ActDone | Error): void {
+    try {
+      onDone(answer);
+    } catch (error) {
+      this.#logger.error({ error: messageOf(error) }, "could not answer an act");
+    }
   }
 
   #startSingle(): void {
@@ -144,14 +168,21 @@ export class RemoteActs {
       rows = await this.#desk.tokens.find(asked.map(tenantToken));
       await this.#handle(rows);
     } catch (error) {
-      for (const { onDone } of asked) onDone(asError(error));
+      for (const { onDone } of asked) this.#tell(onDone, asError(error));
       return;
     }
     const over: Asked[] = [];
     for (const [place, one] of asked.entries()) {
       const row = rows[place];
-      if (row === undefined) over.push(one);
-      else this.#doHeld(row, one);
+      if (row === undefined) {
+        over.push(one);
+        continue;
+      }
+      try {
+        this.#doHeld(row, one);
+      } catch (error) {
+        this.#tell(one.onDone, asError(error));
+      }
     }
     if (over.length > 0) await this.#lookBack(over);
   }
@@ -166,13 +197,13 @@ export class RemoteActs {
     for (const [tenant, names] of queues) await this.#desk.handle([...names], tenant);
   }
 
-  /** The claim stands. Whoever else acts by it at the same time is first, or comes too late. */
+  /**
+   * The claim stands. Whoever else acts by it at the same time is first, or comes too late. Throws
+   * what its actor is to be told.
+   */
   #doHeld(row: HeldRow, asked: Asked): void {
     const { actor, act, onDone } = asked;
-    if (!actor.may(row.queue)) {
-      onDone(notFor(row.queue));
-      return;
-    }
+    if (!actor.may(row.queue)) throw notFor(row.queue);
     if (act.kind === "end") {
       const again = this.#desk.book.find(asked.token, actor.tenant);
       if (again?.isEnding === true) {
@@ -181,10 +212,7 @@ export class RemoteActs {
         return;
       }
       const assignment = again?.isRunning === true ? again : this.#desk.custody.hold(row);
-      if (assignment === undefined) {
-        onDone(new UnavailableError("this server is stopping"));
-        return;
-      }
+      if (assignment === undefined) throw new UnavailableError("this server is stopping");
       const tell: OnDone = (answer) => {
         if (!(answer instanceof Error)) this.#desk.custody.outsideEnded(row.id);
         onDone(answer);
@@ -205,15 +233,18 @@ export class RemoteActs {
 
   /** The claims are over: perhaps they ended as it is said now. */
   async #lookBack(asked: readonly Asked[]): Promise<void> {
+    let ends: (EndedClaim | undefined)[];
     try {
-      const ends = await this.#desk.tokens.ended(asked.map(tenantToken));
-      for (const [place, { token, act, onDone }] of asked.entries()) {
-        const end = ends[place];
-        const isEnd = act.kind === "end" && end !== undefined;
-        onDone((isEnd ? toldAgain(act.outcome, end) : undefined) ?? new LeaseLostError(token));
-      }
+      ends = await this.#desk.tokens.ended(asked.map(tenantToken));
     } catch (error) {
-      for (const { onDone } of asked) onDone(asError(error));
+      for (const { onDone } of asked) this.#tell(onDone, asError(error));
+      return;
+    }
+    for (const [place, { token, act, onDone }] of asked.entries()) {
+      const end = ends[place];
+      const isEnd = act.kind === "end" && end !== undefined;
+      const again = isEnd ? toldAgain(act.outcome, end) : undefined;
+      this.#tell(onDone, again ?? new LeaseLostError(token));
     }
   }
 }

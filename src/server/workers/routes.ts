@@ -1,6 +1,5 @@
 import {
   ServerEvent,
-  WorkerEvent,
   WorkerStreamService as WorkerStreamOfCodeq,
 } from "../../wire/generated/codeq/worker.ts";
 import {
@@ -12,8 +11,10 @@ import { encoderOf } from "../grpc/encoder.ts";
 import { type StreamRoute, streamRoute } from "../grpc/listener.ts";
 import type { MessageShape } from "../grpc/measure.ts";
 import type { Codec } from "../grpc/peer.ts";
+import { readEvent, type Said, type Told } from "./codeq-batches.ts";
 import { CodeqWorkerStream } from "./codeq-stream.ts";
-import { type TidemillStreamOptions, TidemillWorkerStream } from "./tidemill-stream.ts";
+import type { WorkerStreamOptions } from "./session.ts";
+import { TidemillWorkerStream } from "./tidemill-stream.ts";
 
 const CODEQ_SHAPE: MessageShape = {
   1: { fields: {} },
@@ -25,10 +26,11 @@ const CODEQ_SHAPE: MessageShape = {
   7: { fields: { 1: { isEntry: true, fields: {} } } },
 };
 
-const CODEQ: Codec<WorkerEvent, ServerEvent> = {
+const encodeEvent = encoderOf(ServerEvent);
+const CODEQ: Codec<Said, Told> = {
   shape: CODEQ_SHAPE,
-  decode: (bytes) => WorkerEvent.decode(bytes),
-  encode: encoderOf(ServerEvent),
+  decode: readEvent,
+  encode: (told) => (typeof told === "function" ? told() : encodeEvent(told)),
 };
 
 const TOKEN: MessageShape = {};
@@ -46,7 +48,7 @@ const SHAPE: MessageShape = {
     fields: {
       3: { fields: { 3: { isEntry: true } } },
       4: { isEntry: true },
-      8: { isEntry: true, fields: TOKEN },
+      8: { fields: TOKEN }, // As many as fit: a hello is short, and fields are counted.
     },
   },
   2: { fields: { 3: { isEntry: true } } },
@@ -61,7 +63,7 @@ const TIDEMILL: Codec<FromWorker, ToWorker> = {
 };
 
 /** The streams of workers. */
-export function workerRoutes(options: TidemillStreamOptions): readonly StreamRoute[] {
+export function workerRoutes(options: WorkerStreamOptions): readonly StreamRoute[] {
   return [
     streamRoute(
       WorkerStreamOfCodeq.stream.path,

@@ -1,17 +1,22 @@
 import { status } from "@grpc/grpc-js";
-import type { Clock } from "../../base/clock.ts";
+import { exponentialMs, withJitter } from "../../base/backoff.ts";
+import { type Clock, pause } from "../../base/clock.ts";
+import { messageOf, TidemillError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { failed } from "../../tasks/outcome.ts";
 import type { LeaseToken } from "../../tasks/task.ts";
 import type { Caller } from "../auth/caller.ts";
+import { asInput } from "../failure.ts";
 import type { Admission } from "../grpc/admission.ts";
 import { type Peer, StreamError } from "../grpc/peer.ts";
+import { streamErrorOf } from "../grpc/status.ts";
 import type { Budget, Place } from "../producer/budget.ts";
 import { weightOf } from "../producer/limits.ts";
-import type { Assignment } from "./assignment.ts";
+import { type Assignment, AssignmentList } from "./assignment.ts";
 import type { Returning } from "./custody.ts";
 import type { Desk, RemoteWorker } from "./desk.ts";
 import type { Order, OrderedQueues } from "./order-book.ts";
+import type { RemoteActs } from "./remote-acts.ts";
 
 export interface SessionOptions {
   readonly admission: Admission;
@@ -24,15 +29,22 @@ export interface SessionOptions {
   readonly graceMs: number;
 }
 
+export interface WorkerStreamOptions extends SessionOptions {
+  readonly acts: RemoteActs;
+  /** Of a claim. */
+  readonly leaseSeconds: number;
+}
+
 /** How tasks are told to one kind of worker. */
-export interface Voice<Message extends object> {
+export interface Voice {
   /**
    * Whether an order stands until all of it was served, and those of the same queues are one.
    * Otherwise it is served once, with whatever there is.
    */
   readonly keepsOrders: boolean;
-  toTask(assignment: Assignment): Message;
-  tasks(tasks: Message[]): void;
+  /** What a task takes in a message, at most, beside what is known of it. */
+  readonly frameBytes: number;
+  tasks(assignments: readonly Assignment[]): void;
   /** The task is no longer the worker's. */
   lost(assignment: Assignment, why: Error): void;
   /** The leases last longer now. */
@@ -51,8 +63,13 @@ const UNREAD_BYTES_MAX = 1024 * 1024;
 const CONGESTED_MS = 50;
 /** Of a batch of tasks; a message has room for more. */
 const BATCH_BYTES_MAX = 3 * 1024 * 1024;
-/** A token, names, and the tasks that are still held. */
-const HELLO_BYTES_MAX = 256 * 1024;
+/** A token, names, and as many tasks as a stream may have, each in 70 bytes. */
+const HELLO_BYTES_MAX = 1024 * 1024;
+/** Of those in one statement. */
+const ADOPTED_MAX = 1_000;
+/** Between attempts to handle the queues of an order. */
+const HANDLE_MS = 50;
+const HANDLE_MS_MAX = 2_000;
 const NOTHING = (): void => {};
 
 type StreamPeer = Pick<
@@ -67,11 +84,12 @@ type StreamPeer = Pick<
  * A stream that breaks keeps its tasks for a short grace, then each counts as lost with its worker.
  * One that ends because the server goes gives back what it cannot finish.
  */
-export class WorkerSession<Message extends object> implements RemoteWorker {
-  readonly held = new Map<string, Assignment>();
+export class WorkerSession implements RemoteWorker {
+  /** The tasks that its client has. */
+  readonly held = new AssignmentList();
   readonly #peer: StreamPeer;
   readonly #options: SessionOptions;
-  readonly #voice: Voice<Message>;
+  readonly #voice: Voice;
   readonly #over = new AbortController();
   readonly #orders = new Set<Order<Assignment>>();
   /** Orders that are kept, by their queues. */
@@ -80,6 +98,8 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   #caller: Caller | undefined;
   /** Tasks for which orders wait. */
   #ordered = 0;
+  /** Orders whose queues are not handled here yet. */
+  #unhandled = 0;
   /** Messages that were not answered. */
   #unanswered = 0;
   #place: Place | undefined;
@@ -87,7 +107,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   #isDraining = false;
   #isFinishing = false;
 
-  constructor(peer: StreamPeer, options: SessionOptions, voice: Voice<Message>) {
+  constructor(peer: StreamPeer, options: SessionOptions, voice: Voice) {
     this.#peer = peer;
     this.#options = options;
     this.#voice = voice;
@@ -100,6 +120,12 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
 
   get tenant(): string {
     return this.#caller?.tenant ?? "";
+  }
+
+  /** What its client has of this task; undefined when it has none of it. */
+  find(taskId: string): Assignment | undefined {
+    const one = this.#options.desk.book.get(taskId);
+    return one?.list === this.held ? one : undefined;
   }
 
   /** Whether no more orders are taken. */
@@ -154,7 +180,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
 
   /** Why no more may be ordered; undefined when it may. */
   whyFull(count: number): string | undefined {
-    const isFull = this.#orders.size >= ORDERS_MAX;
+    const isFull = this.#orders.size + this.#unhandled >= ORDERS_MAX;
     if (!isFull && this.#ordered + this.held.size + count <= TASKS_MAX) return undefined;
     return `a stream may have at most ${ORDERS_MAX} readys and ${TASKS_MAX} tasks at once`;
   }
@@ -163,6 +189,44 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     if (this.#isClosed || !this.#peer.isOpen) return;
     this.#ordered += count;
     this.#order(queues, count, leaseSeconds);
+  }
+
+  /**
+   * Orders when tasks of the queues can be claimed here. Its client waits for as long as it takes:
+   * what passes, such as a database that is away, is tried again; what does not ends the stream.
+   */
+  async orderWhenHandled(
+    queues: OrderedQueues,
+    count: number,
+    leaseSeconds: number,
+  ): Promise<void> {
+    const { desk, clock } = this.#options;
+    this.#ordered += count;
+    this.#unhandled += 1;
+    for (let failures = 1; !this.#isClosed; failures += 1) {
+      try {
+        await desk.handle(queues, this.tenant);
+        break;
+      } catch (error) {
+        this.#onUnhandled(error, failures);
+      }
+      const waitMs = withJitter(exponentialMs(failures, HANDLE_MS, HANDLE_MS_MAX));
+      await pause(waitMs, clock, this.#over.signal);
+    }
+    this.#unhandled -= 1;
+    this.#order(queues, count, leaseSeconds);
+  }
+
+  #onUnhandled(error: unknown, failures: number): void {
+    const isPassing = error instanceof TidemillError && error.retryable;
+    if (!isPassing || failures === 1) {
+      const facts = { error: messageOf(error), tenant: this.tenant };
+      this.#options.logger.warn(facts, "cannot handle the queues of a worker");
+    }
+    if (isPassing) return;
+    const { code, message } = streamErrorOf(asInput(error));
+    this.close();
+    this.#peer.end(code, message);
   }
 
   #order(queues: OrderedQueues, count: number, leaseSeconds: number): void {
@@ -183,11 +247,11 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     this.#orders.delete(order);
     if (this.#kept.get(order.queues) === order) this.#kept.delete(order.queues);
     const isCongested = !this.#peer.isOpen || this.#peer.unreadBytes > UNREAD_BYTES_MAX;
-    const messages: Message[] = [];
-    const rest = isCongested ? order.tasks : this.#take(order.tasks, messages);
-    if (messages.length > 0) this.#voice.tasks(messages);
-    const isServed = messages.length > 0 && !this.#voice.keepsOrders;
-    const left = isServed ? 0 : order.count - messages.length;
+    const taken: Assignment[] = [];
+    const rest = isCongested ? order.tasks : this.#take(order.tasks, taken);
+    if (taken.length > 0) this.#voice.tasks(taken);
+    const isServed = taken.length > 0 && !this.#voice.keepsOrders;
+    const left = isServed ? 0 : order.count - taken.length;
     this.#ordered -= order.count - left;
     const again = (): void => this.#order(order.queues, left, order.leaseSeconds);
     if (isCongested)
@@ -197,20 +261,20 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   }
 
   /** As many as fit into a message are the stream's. Gives those that do not. */
-  #take(assignments: readonly Assignment[], messages: Message[]): Assignment[] {
+  #take(assignments: readonly Assignment[], taken: Assignment[]): Assignment[] {
+    const { frameBytes } = this.#voice;
     const rest: Assignment[] = [];
     let bytes = 0;
     for (const one of assignments) {
       if (!one.isRunning) continue; // It was cancelled on its way here.
-      const message = this.#voice.toTask(one);
-      const size = sizeOf(message);
+      const size = frameBytes + one.task.bytesMax;
       if (size > BATCH_BYTES_MAX) {
         one.end(failed("the task does not fit into a message", { retry: false }), NOTHING);
       } else if (bytes + size > BATCH_BYTES_MAX) rest.push(one);
       else {
         bytes += size;
-        messages.push(message);
-        this.held.set(one.task.id, one);
+        taken.push(one);
+        this.held.add(one);
       }
     }
     return rest;
@@ -224,31 +288,33 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     const { book, custody } = this.#options.desk;
     const returning = { ...terms, tenant: this.tenant };
     const take = (some: readonly Assignment[]): void => {
-      for (const one of some) this.held.set(one.task.id, one);
+      for (const one of some) this.held.add(one);
     };
     take(custody.keep(this, tokens, returning)); // Before its grace is over.
     try {
-      const adopted = await custody.adopt(this, tokens, returning);
-      take(adopted.filter((one) => book.holderOf(one) === this));
+      for (let from = 0; from < tokens.length; from += ADOPTED_MAX) {
+        const some = tokens.slice(from, from + ADOPTED_MAX);
+        const adopted = await custody.adopt(this, some, returning);
+        take(adopted.filter((one) => one.holder === this));
+      }
     } finally {
       if (this.#over.signal.aborted) this.#leave();
     }
     const isKept = (token: LeaseToken): boolean => {
       const one = book.find(token, this.tenant);
-      return one !== undefined && book.holderOf(one) === this;
+      return one?.holder === this;
     };
     return tokens.filter((token) => !isKept(token));
   }
 
   onLost(assignment: Assignment, why: Error): void {
-    if (this.held.get(assignment.task.id) === assignment) this.#voice.lost(assignment, why);
+    if (assignment.list === this.held) this.#voice.lost(assignment, why);
     this.onGone(assignment);
   }
 
   /** The same task may have come again meanwhile: only this claim of it is over. */
   onGone(assignment: Assignment): void {
-    const { id } = assignment.task;
-    if (this.held.get(id) === assignment) this.held.delete(id);
+    this.held.delete(assignment);
     this.#renewed.delete(assignment);
     this.#endWhenDrained();
   }
@@ -260,7 +326,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   }
 
   #tellRenewed(): void {
-    const renewed = [...this.#renewed].filter((one) => this.held.get(one.task.id) === one);
+    const renewed = [...this.#renewed].filter((one) => one.list === this.held);
     this.#renewed = new Set();
     if (renewed.length > 0 && this.#peer.isOpen) this.#voice.renewed(renewed);
   }
@@ -284,7 +350,7 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
   /** It can say no more: what it has not said yet goes back, and what it has is answered. */
   giveBack(): void {
     this.drain();
-    for (const one of this.held.values()) {
+    for (const one of this.held.all()) {
       if (one.isRunning) one.giveBack();
     }
   }
@@ -305,8 +371,9 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
 
   #leave(): void {
     const { graceMs, desk } = this.#options;
-    const left = [...this.held.values()].filter((one) => one.isRunning);
-    this.held.clear();
+    const held = this.held.all();
+    for (const one of held) this.held.delete(one);
+    const left = held.filter((one) => one.isRunning);
     if (left.length === 0) return;
     // That the server goes says nothing about the tasks.
     if (this.#isDraining) for (const one of left) one.giveBack();
@@ -317,15 +384,4 @@ export class WorkerSession<Message extends object> implements RemoteWorker {
     const isDone = this.#isFinishing || (this.#isDraining && this.held.size === 0);
     if (isDone && this.#unanswered === 0) this.#peer.end(status.OK);
   }
-}
-
-/** Not less than what it takes in a message. */
-function sizeOf(message: object): number {
-  let size = 16;
-  for (const value of Object.values(message) as unknown[]) {
-    if (typeof value === "string") size += 3 + 3 * value.length;
-    else if (value instanceof Uint8Array) size += 8 + value.length;
-    else size += typeof value === "object" ? 128 : 12;
-  }
-  return size;
 }

@@ -18,7 +18,6 @@ import type {
   Act as GivenAct,
   LeaseToken as GivenToken,
   Ready,
-  Task,
   ToWorker,
   WorkerHello,
 } from "../../wire/generated/tidemill/v1/worker.ts";
@@ -27,8 +26,12 @@ import { MESSAGE_BYTES_MAX, type Peer, type PeerHandler, StreamError } from "../
 import { streamErrorOf } from "../grpc/status.ts";
 import type { Assignment } from "./assignment.ts";
 import type { OrderedQueues } from "./order-book.ts";
-import type { RemoteActs } from "./remote-acts.ts";
-import { LEASE_SECONDS_MAX, type SessionOptions, TASKS_MAX, WorkerSession } from "./session.ts";
+import {
+  LEASE_SECONDS_MAX,
+  TASKS_MAX,
+  WorkerSession,
+  type WorkerStreamOptions,
+} from "./session.ts";
 import {
   readAct,
   readSeconds,
@@ -40,17 +43,13 @@ import {
   toTask,
 } from "./tidemill-messages.ts";
 
-export interface TidemillStreamOptions extends SessionOptions {
-  readonly acts: RemoteActs;
-  /** Of a claim. */
-  readonly leaseSeconds: number;
-}
-
 const ACTS_MAX = 1_000;
 const LEASES_MAX = 1_000;
 /** Parts of its queues that a worker asks for at once. */
 const PARTS_MAX = 1_000;
 const CANCEL_MS = 100;
+/** Of a task in a message: its token, its numbers, its dates, and the tags of all fields. */
+const FRAME_BYTES = 512;
 
 /**
  * Tidemill's own worker stream; proto/tidemill/v1/worker.proto has its moves. Every act carries the
@@ -58,22 +57,25 @@ const CANCEL_MS = 100;
  */
 export class TidemillWorkerStream implements PeerHandler<FromWorker> {
   readonly #peer: Peer<FromWorker, ToWorker>;
-  readonly #options: TidemillStreamOptions;
-  readonly #session: WorkerSession<Task>;
+  readonly #options: WorkerStreamOptions;
+  readonly #session: WorkerSession;
   #queues: OrderedQueues = [];
   /** Parts of them, each always the same: orders of the same queues are one. */
   readonly #parts = new Map<string, OrderedQueues>();
   #leaseSeconds: number;
   #isLeaving = false;
 
-  constructor(peer: Peer<FromWorker, ToWorker>, options: TidemillStreamOptions) {
+  constructor(peer: Peer<FromWorker, ToWorker>, options: WorkerStreamOptions) {
     this.#peer = peer;
     this.#options = options;
     this.#leaseSeconds = options.leaseSeconds;
     this.#session = new WorkerSession(peer, options, {
       keepsOrders: true,
-      toTask: ({ task }) => toTask(task, options.clock),
-      tasks: (tasks) => peer.send(say({ $case: "tasks", value: { tasks } })),
+      frameBytes: FRAME_BYTES,
+      tasks: (assignments) => {
+        const tasks = assignments.map(({ task }) => toTask(task, options.clock));
+        peer.send(say({ $case: "tasks", value: { tasks } }));
+      },
       lost: ({ task }, why) => this.#lost(task.token, why),
       renewed: (assignments) => this.#renewed(assignments),
     });
@@ -138,8 +140,8 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
       if (!hello.queues.every(isName)) {
         throw new InvalidInputError("queues must be names of 1 to 200 bytes");
       }
-      const held = hello.held.map(readToken);
       const caller = await this.#session.enter(hello.token);
+      const held = hello.held.map(readToken);
       this.#queues = queuesOf(caller, hello.queues);
       await this.#options.desk.handle(this.#queues, caller.tenant);
       this.#welcome(caller, hello);
@@ -150,7 +152,7 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
       });
       if (lost.length > 0) this.#sendLost(lost);
       // From here on these are this server's: before, the worker could not know.
-      this.#renewed([...this.#session.held.values()]);
+      this.#renewed(this.#session.held.all());
     } catch (error) {
       if (!(error instanceof UnauthenticatedError)) throw streamErrorOf(error);
       throw new StreamError(status.UNAUTHENTICATED, error.message);

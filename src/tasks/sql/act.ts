@@ -92,13 +92,15 @@ const DEAD_FILTER = `
           AND ($3::text IS NULL OR cause = $3)
           AND ($4::text IS NULL OR kind = $4)
           AND ($5::text IS NULL OR id = ANY ($5::text::bigint[]))
-          AND ($6::text IS NULL OR partition_key = $6)`;
+          AND ($6::text IS NULL OR partition_key = $6)
+          AND ($7::timestamptz IS NULL OR dead_at < $7)`;
 
 export interface DeadFilter extends TaskScope {
   readonly cause?: string;
   readonly kind?: string;
   readonly ids?: readonly string[];
   readonly partitionKey?: string;
+  readonly diedBefore?: Date;
 }
 
 const filterValues = (filter: DeadFilter): unknown[] => [
@@ -108,6 +110,7 @@ const filterValues = (filter: DeadFilter): unknown[] => [
   filter.kind ?? null,
   filter.ids === undefined ? null : `{${filter.ids.join(",")}}`,
   filter.partitionKey ?? null,
+  filter.diedBefore?.toISOString() ?? null,
 ];
 
 const REVIVED_COLUMNS = `
@@ -115,14 +118,16 @@ const REVIVED_COLUMNS = `
             partition_key, partition_bucket, payload, bytes, content_type, options`;
 
 // A keyed task comes back at its old place, before those of its key that still wait; others go to
-// the end of their lane. A key that was parked behind it flows again.
+// the end of their lane. A key that was parked behind it flows again. Letters are locked in their
+// order, and one that is locked is waited for: the next of its key, redriven without it, would run
+// first.
 const REDRIVE = statement(
   "dead_letters_redrive",
   `WITH picked AS MATERIALIZED (
      SELECT id FROM {schema}.dead_letters ${DEAD_FILTER}
       ORDER BY claim_order
-      LIMIT $7
-        FOR UPDATE SKIP LOCKED
+      LIMIT $8
+        FOR UPDATE
    ), done AS (
      DELETE FROM {schema}.dead_letters AS dead
       USING picked
@@ -166,7 +171,7 @@ const WEIGH = statement(
             + COALESCE(sum(octet_length(one.bytes)), 0)::float8 AS bytes
      FROM (SELECT payload, bytes FROM {schema}.dead_letters ${DEAD_FILTER}
             ORDER BY claim_order
-            LIMIT $7) AS one`,
+            LIMIT $8) AS one`,
 );
 
 /** How many a redrive of so many would take, and what their payloads weigh. */
@@ -180,12 +185,32 @@ export async function weighDeadLetters(
   return weight ?? { tasks: 0, bytes: 0 };
 }
 
+// Up to so many. Callers know milliseconds only: what is told is not before what was counted.
+const COUNT = statement(
+  "dead_letters_count",
+  `SELECT count(*)::int AS count,
+          date_trunc('milliseconds', clock_timestamp()) + INTERVAL '1 millisecond' AS at
+     FROM (SELECT FROM {schema}.dead_letters ${DEAD_FILTER} LIMIT $8) AS one`,
+);
+
+/** How many there are, and until when that was so. */
+export async function countDeadLetters(
+  db: Queryable,
+  filter: DeadFilter,
+  max: number,
+): Promise<{ readonly count: number; readonly at: Date }> {
+  const values = [...filterValues(filter), max];
+  const [row] = await db.query<{ count: number; at: Date }>(COUNT, values);
+  if (row === undefined) throw new Error("the database did not count");
+  return row;
+}
+
 const PURGE = statement(
   "dead_letters_purge",
   `WITH picked AS MATERIALIZED (
      SELECT id FROM {schema}.dead_letters ${DEAD_FILTER}
       ORDER BY id
-      LIMIT $7
+      LIMIT $8
         FOR UPDATE SKIP LOCKED
    ), done AS (
      DELETE FROM {schema}.dead_letters AS dead

@@ -22,18 +22,6 @@ const READ = statement(
     ORDER BY space.id`,
 );
 
-// A leader looks again and again, mostly at what did not change.
-const SIZES = statement(
-  "bucket_owner_sizes",
-  `SELECT ${OF_SPACE},
-          COALESCE((SELECT json_agg(json_build_object(
-                             'worker', owner.worker_id, 'count', cardinality(owner.buckets)))
-                      FROM {schema}.bucket_owners AS owner
-                     WHERE owner.key_space_id = space.id), '[]') AS sizes
-     FROM ${SPACES}
-    ORDER BY space.id`,
-);
-
 const READ_BUCKETS = statement(
   "bucket_owners_buckets",
   `SELECT buckets FROM {schema}.bucket_owners WHERE key_space_id = $1`,
@@ -87,25 +75,31 @@ export async function readKeySpaceOwners(
   return rows.map(({ key_space_id, ...row }) => ({ ...row, keySpaceId: key_space_id }));
 }
 
-/** How many buckets each worker owns. */
-export async function readKeySpaceSizes(db: Queryable): Promise<KeySpaceSizes[]> {
-  const rows = await db.query<Row<KeySpaceSizes>>(SIZES);
-  return rows.map(({ key_space_id, ...row }) => ({ ...row, keySpaceId: key_space_id }));
-}
-
-// Heartbeats are judged by the database's clock. Whoever drains gets nothing and keeps nothing.
-const MEMBERS = statement(
-  "bucket_members",
-  `SELECT node.worker_id, info.queues,
-          COALESCE((SELECT json_agg(json_build_object(
-                             'tenant', served.tenant, 'queues', served.queues,
-                             'idle', served.idle))
-                      FROM {schema}.worker_tenants AS served
-                     WHERE served.worker_id = node.worker_id), '[]') AS tenants
-     FROM {worker_nodes} AS node
-     JOIN {schema}.worker_info AS info ON info.worker_id = node.worker_id
-    WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)
-      AND info.status = 'active'`,
+// A leader looks again and again, mostly at what did not change: how many buckets each worker owns
+// is enough to see that. Heartbeats are judged by the database's clock. Whoever drains gets nothing
+// and keeps nothing.
+const RING = statement(
+  "bucket_ring",
+  `SELECT (SELECT COALESCE(json_agg(one), '[]') FROM (
+            SELECT node.worker_id, info.queues,
+                   COALESCE((SELECT json_agg(json_build_object(
+                                      'tenant', served.tenant, 'queues', served.queues,
+                                      'idle', served.idle))
+                               FROM {schema}.worker_tenants AS served
+                              WHERE served.worker_id = node.worker_id), '[]') AS tenants
+              FROM {worker_nodes} AS node
+              JOIN {schema}.worker_info AS info ON info.worker_id = node.worker_id
+             WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)
+               AND info.status = 'active') AS one) AS members,
+          (SELECT COALESCE(json_agg(one), '[]') FROM (
+            SELECT ${OF_SPACE},
+                   COALESCE((SELECT json_agg(json_build_object(
+                                      'worker', owner.worker_id,
+                                      'count', cardinality(owner.buckets)))
+                               FROM {schema}.bucket_owners AS owner
+                              WHERE owner.key_space_id = space.id), '[]') AS sizes
+              FROM ${SPACES}
+             ORDER BY space.id) AS one) AS spaces`,
 );
 
 /** What a worker runs of one tenant. */
@@ -124,20 +118,31 @@ export interface TaskMember {
   readonly tenants: ReadonlyMap<string, ServedTenant>;
 }
 
-export async function readTaskMembers(
-  db: Queryable,
-  timeoutSeconds: number,
-): Promise<TaskMember[]> {
-  const rows = await db.query<{
-    worker_id: string;
-    queues: string[];
-    tenants: ServedTenant[];
-  }>(MEMBERS, [timeoutSeconds]);
-  return rows.map((row) => ({
-    workerId: row.worker_id,
-    queues: row.queues,
-    tenants: new Map(row.tenants.map((one) => [one.tenant, one])),
-  }));
+interface MemberRow {
+  readonly worker_id: string;
+  readonly queues: string[];
+  readonly tenants: ServedTenant[];
+}
+
+export interface Ring {
+  readonly members: readonly TaskMember[];
+  readonly spaces: readonly KeySpaceSizes[];
+}
+
+/** The workers that may own buckets, and how many each worker owns of each key space. */
+export async function readRing(db: Queryable, timeoutSeconds: number): Promise<Ring> {
+  const [row] = await db.query<{ members: MemberRow[]; spaces: Row<KeySpaceSizes>[] }>(RING, [
+    timeoutSeconds,
+  ]);
+  const { members = [], spaces = [] } = row ?? {};
+  return {
+    members: members.map((member) => ({
+      workerId: member.worker_id,
+      queues: member.queues,
+      tenants: new Map(member.tenants.map((one) => [one.tenant, one])),
+    })),
+    spaces: spaces.map(({ key_space_id, ...space }) => ({ ...space, keySpaceId: key_space_id })),
+  };
 }
 
 // Waits for a claim that has the row locked; the claims after it find another epoch. Epochs are

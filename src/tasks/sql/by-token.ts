@@ -1,6 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import type { LeaseToken, TaskState } from "../task.ts";
+import { holdsTask } from "./open-packs.ts";
 
 /** A token and whose it is said to be. */
 export interface TenantToken extends LeaseToken {
@@ -191,20 +192,20 @@ export async function extendHeld(
 // What a claim that is over led to. One that was put back keeps its generation until the next.
 const ENDED = statement(
   "tasks_find_ended_claims",
-  `SELECT given.place::int, ended.state, ended.attempt, NULL::text AS outcome,
+  `SELECT given.place::int, ended.tenant, ended.state, ended.attempt, NULL::text AS outcome,
           0::float8 AS delay
      FROM ${GIVEN}
      JOIN {schema}.task_history AS ended
        ON ended.id = given.id AND ended.lease_generation = given.generation
       AND ended.claim_id = given.claim_id AND ended.tenant = given.tenant
     UNION ALL
-   SELECT given.place::int, 'dead', dead.attempt, NULL, 0
+   SELECT given.place::int, dead.tenant, 'dead', dead.attempt, NULL, 0
      FROM ${GIVEN}
      JOIN {schema}.dead_letters AS dead
        ON dead.id = given.id AND dead.lease_generation = given.generation
       AND dead.claim_id = given.claim_id AND dead.tenant = given.tenant
     UNION ALL
-   SELECT given.place::int, task.state, task.attempt,
+   SELECT given.place::int, task.tenant, task.state, task.attempt,
           (SELECT failure.outcome
              FROM {schema}.task_failures AS failure
             WHERE failure.task_id = task.id AND failure.attempt >= task.attempt
@@ -227,12 +228,16 @@ export interface EndedClaim {
   readonly delay: number;
 }
 
+interface EndedRow extends EndedClaim {
+  readonly tenant: string;
+}
+
 /** One for each token, in their order. Undefined: the claim is not over, or nothing tells of it. */
 export async function findEndedClaims(
   db: Queryable,
   tokens: readonly TenantToken[],
-): Promise<(EndedClaim | undefined)[]> {
-  return byPlace(tokens, await db.query<EndedClaim>(ENDED, valuesOf(tokens)));
+): Promise<(EndedRow | undefined)[]> {
+  return byPlace(tokens, await db.query<EndedRow>(ENDED, valuesOf(tokens)));
 }
 
 const CLAIM_OF = statement(
@@ -253,6 +258,39 @@ export async function findClaimOf(
     [taskId, tenant],
   );
   return row;
+}
+
+// Each is in one of the four: what moves meanwhile was where this statement saw it.
+const WHEREABOUTS = statement(
+  "tasks_whereabouts",
+  `SELECT given.id::text AS id,
+          EXISTS (SELECT FROM {schema}.tasks AS task
+                   WHERE task.id = given.id AND task.tenant = $2)
+          OR EXISTS (SELECT FROM {schema}.task_packs AS pack
+                      WHERE ${holdsTask("given.id")} AND pack.tenant = $2) AS is_live,
+          EXISTS (SELECT FROM {schema}.task_history AS ended
+                   WHERE ended.id = given.id AND ended.tenant = $2)
+          OR EXISTS (SELECT FROM {schema}.dead_letters AS dead
+                      WHERE dead.id = given.id AND dead.tenant = $2) AS is_over
+     FROM unnest($1::text::bigint[]) AS given(id)`,
+);
+
+/** Of those that the tenant has: whether they have ended. */
+export async function findWhereabouts(
+  db: Queryable,
+  ids: readonly string[],
+  tenant: string,
+): Promise<Map<string, "live" | "over">> {
+  const rows = await db.query<{ id: string; is_live: boolean; is_over: boolean }>(WHEREABOUTS, [
+    `{${ids.join(",")}}`,
+    tenant,
+  ]);
+  const found = new Map<string, "live" | "over">();
+  for (const { id, is_live, is_over } of rows) {
+    if (is_live) found.set(id, "live");
+    else if (is_over) found.set(id, "over");
+  }
+  return found;
 }
 
 function byPlace<Row extends { readonly place: number }>(

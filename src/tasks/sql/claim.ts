@@ -82,10 +82,10 @@ export const takePicked = (rows: string, keyLanes: string, hasPassed: string): s
 export const LOSABLE = "set_config('synchronous_commit', 'off', true) IS NOT NULL";
 
 /** Slots of limited queues that this worker relies on. Locked: nobody frees them meanwhile. */
-export const grantsOf = (queues: string): string => `
+export const grantsOf = (queues: string, workerId = "$2"): string => `
      SELECT queue, slots
        FROM {schema}.limit_grants
-      WHERE worker_id = $2::uuid
+      WHERE worker_id = ${workerId}::uuid
         AND queue = ANY (${queues}::text[])
         FOR SHARE`;
 

@@ -1,6 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
-import type { TaskScope } from "./inspect.ts";
+import type { DeadFilter } from "./act.ts";
 
 // Numbers in a message are mostly ids: without them, what died of one fault is one group.
 // Of the newest so many, read along the primary key: a desk of a million letters costs no more.
@@ -12,6 +12,9 @@ const GROUPS = statement(
        FROM {schema}.dead_letters
       WHERE ($1::text IS NULL OR tenant = $1)
         AND ($2::text[] IS NULL OR queue = ANY ($2::text[]))
+        AND ($5::text IS NULL OR cause = $5)
+        AND ($6::text IS NULL OR kind = $6)
+        AND ($7::text IS NULL OR partition_key = $7)
       ORDER BY id DESC
       LIMIT $3
    )
@@ -37,9 +40,10 @@ export interface DeadGroupRow {
 
 export async function readDeadGroups(
   db: Queryable,
-  { tenant, queues }: TaskScope,
+  { tenant, queues, cause, kind, partitionKey }: Omit<DeadFilter, "ids" | "diedBefore">,
   most: { readonly letters: number; readonly groups: number },
 ): Promise<DeadGroupRow[]> {
-  const values = [tenant ?? null, queues ?? null, most.letters, most.groups];
+  const scope = [tenant ?? null, queues ?? null, most.letters, most.groups];
+  const values = [...scope, cause ?? null, kind ?? null, partitionKey ?? null];
   return await db.query<DeadGroupRow>(GROUPS, values);
 }

@@ -54,32 +54,108 @@ export const tellOfPacks = ({ rows, state, attempt, worker }: Changed): string =
       WHERE ${IS_HEARD}
    )`;
 
+// Every statement that tells the feed, or found nobody to tell, has this lock until its transaction
+// ends, and took it before it asked and before it drew a position. Readable by every role.
+const WRITERS = statement(
+  "feed_writers",
+  `SELECT DISTINCT lock.virtualtransaction AS writer
+     FROM pg_locks AS lock
+    WHERE lock.locktype = 'relation'
+      AND lock.mode = 'RowExclusiveLock'
+      AND lock.granted
+      AND lock.pid IS DISTINCT FROM pg_backend_pid()
+      AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND lock.relation = '{schema}.feed_changes'::regclass`,
+);
+
+/** Transactions that may be writing to the feed, or may have found that nobody listens. */
+export async function readFeedWriters(db: Queryable): Promise<Set<string>> {
+  const rows = await db.query<{ writer: string }>(WRITERS);
+  return new Set(rows.map((row) => row.writer));
+}
+
+const NEWEST = statement(
+  "feed_newest",
+  `SELECT COALESCE(pg_sequence_last_value('{schema}.feed_changes_position_seq'), 0)::text
+            AS newest`,
+);
+
+/** The last position that was given to anybody. */
+export async function readNewestChange(db: Queryable): Promise<bigint> {
+  const [row] = await db.query<{ newest: string }>(NEWEST);
+  return BigInt(row?.newest ?? 0);
+}
+
+/** Where somebody has looked, and in which era positions had that meaning. */
+export interface Swept {
+  readonly era: string;
+  /** Nothing at or below it is there, nor will be. */
+  readonly after: bigint;
+}
+
 // From the lowest position on, so that whoever wants to go on from a place knows by one number
-// whether everything behind it is still there.
+// whether everything behind it is still there. Not from the beginning: what was removed while an
+// old snapshot is open stays in the index, and would be walked over again every time. The floor of
+// the era does not say where to begin, because rows of eras before it are below it.
 const FORGET = statement(
   "feed_forget",
-  `WITH old AS MATERIALIZED (
+  `WITH start AS MATERIALIZED (
+     SELECT max(era) AS era,
+            COALESCE(max($4::bigint) FILTER (WHERE era = $3::text), 0) AS after
+       FROM {schema}.feed_era
+   ), first AS MATERIALIZED (
+     SELECT position, at
+       FROM {schema}.feed_changes
+      WHERE position > (SELECT after FROM start)
+      ORDER BY position
+      LIMIT $2
+   ), old AS MATERIALIZED (
      SELECT max(position) AS last
-       FROM (SELECT position, at
-               FROM {schema}.feed_changes
-              ORDER BY position
-              LIMIT $2) AS first
+       FROM first
       WHERE at < NOW() - make_interval(secs => $1::float8)
    ), gone AS (
      DELETE FROM {schema}.feed_changes
-      WHERE position <= (SELECT last FROM old)
+      WHERE position > (SELECT after FROM start)
+        AND position <= (SELECT last FROM old)
      RETURNING position
-   ), era AS (
+   ), moved AS (
      UPDATE {schema}.feed_era
         SET floor = GREATEST(floor, old.last)
        FROM old
       WHERE old.last IS NOT NULL
    )
-   SELECT count(*)::int AS count FROM gone`,
+   SELECT start.era, old.last::text AS last,
+          (SELECT count(*)::int FROM gone) AS count,
+          (SELECT min(position) FROM first WHERE position > COALESCE(old.last, 0))::text AS next
+     FROM start, old`,
 );
 
-/** Removes what is older than that, at most so many rows. Returns how many they were. */
-export async function forgetChanges(db: Queryable, seconds: number, max: number): Promise<number> {
-  const [row] = await db.query<{ count: number }>(FORGET, [seconds, max]);
-  return row?.count ?? 0;
+export interface Forgotten {
+  readonly count: number;
+  /** Undefined: there is none. */
+  readonly era: string | undefined;
+  /** The last that was removed. */
+  readonly last: bigint | undefined;
+  /** The first that was seen and stays. */
+  readonly next: bigint | undefined;
+}
+
+/** Removes what is older than that, at most so many rows, behind where somebody looked before. */
+export async function forgetChanges(
+  db: Queryable,
+  seconds: number,
+  max: number,
+  swept?: Swept,
+): Promise<Forgotten> {
+  type Row = Record<"era" | "last" | "next", string | null> & { readonly count: number };
+  const values = [seconds, max, swept?.era ?? null, String(swept?.after ?? 0n)];
+  const [row] = await db.query<Row>(FORGET, values);
+  const position = (text: string | null | undefined): bigint | undefined =>
+    text === null || text === undefined ? undefined : BigInt(text);
+  return {
+    count: row?.count ?? 0,
+    era: row?.era ?? undefined,
+    last: position(row?.last),
+    next: position(row?.next),
+  };
 }

@@ -78,16 +78,22 @@ const NEXT_HOLD = statement(
      FROM {schema}.key_holds
     WHERE key_space_id = $1
       AND lane = ANY ($2::text::int[])
+      AND tenant || chr(31) || partition_key <> ALL ($3::text[])
       AND until IS NOT NULL`,
 );
 
-/** Seconds until the first hold of these lanes is due; Infinity when none will be. */
+/**
+ * Seconds until the first hold of these lanes is due; Infinity when none will be.
+ *
+ * @param exceptKeys tenant and key, with a FIELD between
+ */
 export async function nextHoldSeconds(
   db: Queryable,
   keySpaceId: number,
   lanes: readonly number[],
+  exceptKeys: readonly string[],
 ): Promise<number> {
-  const values = [keySpaceId, `{${lanes.join(",")}}`];
+  const values = [keySpaceId, `{${lanes.join(",")}}`, [...exceptKeys]];
   const [row] = await db.query<{ due_in: number | null }>(NEXT_HOLD, values);
   return row?.due_in ?? Infinity;
 }

@@ -1,4 +1,4 @@
-import type { Queryable } from "../../db/database.ts";
+import type { Database, Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import { tell } from "./feed.ts";
 
@@ -79,21 +79,35 @@ export async function sumTally(tx: Queryable): Promise<void> {
   await tx.query(TALLY);
 }
 
+/** Whose days are partitions. One at a time: who reads both may read them in either order. */
+const DAILY = ["task_history", "task_failures"] as const;
+
 const PARTITIONS = statement(
   "history_partitions",
-  `SELECT {schema}.make_history_partitions($1::int) AS made`,
+  `SELECT {schema}.make_history_partitions($1::text, $2::int) AS made`,
 );
 
 /** Makes the daily partitions that are missing from today on. */
-export async function makeHistoryPartitions(tx: Queryable, daysAhead: number): Promise<number> {
-  const [row] = await tx.query<{ made: number }>(PARTITIONS, [daysAhead]);
-  return row?.made ?? 0;
+export async function makeHistoryPartitions(db: Database, daysAhead: number): Promise<number> {
+  let count = 0;
+  for (const table of DAILY) {
+    const [row] = await db.query<{ made: number }>(PARTITIONS, [table, daysAhead]);
+    count += row?.made ?? 0;
+  }
+  return count;
 }
 
-const DROP = statement("history_drop", `SELECT {schema}.drop_history_before($1::int) AS dropped`);
+const DROP = statement(
+  "history_drop",
+  `SELECT {schema}.drop_history_before($1::text, $2::int) AS dropped`,
+);
 
 /** Drops whole days, and what the default partitions hold of them. */
-export async function dropHistory(tx: Queryable, daysKept: number): Promise<number> {
-  const [row] = await tx.query<{ dropped: number }>(DROP, [daysKept]);
-  return row?.dropped ?? 0;
+export async function dropHistory(db: Database, daysKept: number): Promise<number> {
+  let count = 0;
+  for (const table of DAILY) {
+    const [row] = await db.query<{ dropped: number }>(DROP, [table, daysKept]);
+    count += row?.dropped ?? 0;
+  }
+  return count;
 }

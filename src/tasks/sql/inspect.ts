@@ -7,13 +7,22 @@ const COMMON = `
           content_type, attempt, max_attempts, created_at, run_at, claimed_at, leased_by,
           lease_generation, options`;
 
-const LIVE = `
-   SELECT ${COMMON}, state, lease_until, progress, cancel_reason AS reason, NULL::text AS cause,
-          NULL::text AS result, NULL::timestamptz AS finished_at
-     FROM {schema}.tasks`;
+const liveColumns = (reason: string): string => `
+   SELECT ${COMMON}, state, lease_until, progress, ${reason} AS reason, NULL::text AS cause,
+          NULL::text AS result, NULL::timestamptz AS finished_at`;
+export const LIVE_COLUMNS = liveColumns("cancel_reason");
+// Why it is to be stopped, else why its last attempt came to nothing. A list would pay for that
+// with a look into every partition for each of its rows.
+const LIVE = `${liveColumns(`COALESCE(cancel_reason, (
+            SELECT failure.reason
+              FROM {schema}.task_failures AS failure
+             WHERE failure.task_id = task.id
+             ORDER BY failure.at DESC, failure.attempt DESC
+             LIMIT 1))`)}
+     FROM {schema}.tasks AS task`;
 
 // A pack as the tasks that it holds; `packs` has those that may be asked for.
-const inPacks = (packs: string): string => `
+export const inPacks = (packs: string): string => `
    SELECT one.id::text AS id, tenant, queue, kind, priority, one.key AS partition_key,
           one.payload, NULL::bytea AS bytes, NULL::text AS content_type,
           (claim_id IS NOT NULL)::int AS attempt, max_attempts, created_at, created_at AS run_at,
@@ -25,13 +34,15 @@ const inPacks = (packs: string): string => `
     CROSS JOIN LATERAL unnest(pack.ids, string_to_array(pack.payloads, chr(30)),
                               string_to_array(pack.keys, chr(30)))
                AS one(id, payload, key)`;
-const ENDED = `
+export const ENDED_COLUMNS = `
    SELECT ${COMMON}, state, NULL::timestamptz AS lease_until, NULL::jsonb AS progress, reason,
-          NULL::text AS cause, result, finished_at
+          NULL::text AS cause, result, finished_at`;
+const ENDED = `${ENDED_COLUMNS}
      FROM {schema}.task_history`;
-const DEAD = `
+export const DEAD_COLUMNS = `
    SELECT ${COMMON}, 'dead' AS state, NULL::timestamptz AS lease_until, NULL::jsonb AS progress,
-          reason, cause, NULL::text AS result, dead_at AS finished_at
+          reason, cause, NULL::text AS result, dead_at AS finished_at`;
+const DEAD = `${DEAD_COLUMNS}
      FROM {schema}.dead_letters`;
 
 /** A task wherever it is now. */
@@ -138,70 +149,4 @@ export async function readFailures(
   tenant?: string,
 ): Promise<FailureRow[]> {
   return await db.query<FailureRow>(FAILURES, [id, tenant ?? null]);
-}
-
-const WHERE = `
-    WHERE ($1::text[] IS NULL OR queue = ANY ($1::text[]))
-      AND ($2::text IS NULL OR tenant = $2)
-      AND ($3::text IS NULL OR partition_key = $3)
-      AND ($4::bigint IS NULL OR id < $4)`;
-
-const list = (name: string, source: string, state: string) =>
-  statement(name, `${source} ${WHERE} AND ${state} ORDER BY id DESC LIMIT $6`);
-
-const PACK_FILTER = `($1::text[] IS NULL OR queue = ANY ($1::text[]))
-            AND ($2::text IS NULL OR tenant = $2)
-            AND ($3::text IS NULL OR $3 = ANY (string_to_array(keys, chr(30))))
-            AND ($5::text IS NULL OR $5 = CASE WHEN claim_id IS NULL THEN 'pending'
-                                               ELSE 'running' END)`;
-
-// One statement, because a pack may be opened meanwhile. Of packs, those that the page begins in,
-// and as many below it as tasks are asked for: each of those holds one at least.
-const LIST_LIVE = statement(
-  "tasks_list_live",
-  `(${LIVE} ${WHERE} AND ($5::text IS NULL OR state = $5) ORDER BY id DESC LIMIT $6)
-    UNION ALL
-   (${inPacks(`
-      (SELECT *
-         FROM {schema}.task_packs
-        WHERE ${PACK_FILTER}
-          AND int8range(id, last_id, '[]') @> $4::bigint)
-        UNION ALL
-      (SELECT *
-         FROM {schema}.task_packs
-        WHERE ${PACK_FILTER}
-          AND ($4::bigint IS NULL OR last_id < $4)
-        ORDER BY last_id DESC
-        LIMIT $6)`)}
-     WHERE ($4::bigint IS NULL OR one.id < $4)
-       AND ($3::text IS NULL OR one.key = $3)
-     ORDER BY one.id DESC
-     LIMIT $6)`,
-);
-const LIST_ENDED = list("tasks_list_ended", ENDED, "($5::text IS NULL OR state = $5)");
-const LIST_DEAD = list("tasks_list_dead", DEAD, "($5::text IS NULL OR $5 = 'dead')");
-
-export interface TaskFilter extends TaskScope {
-  readonly partitionKey?: string | undefined;
-  readonly state?: TaskRow["state"] | undefined;
-  /** Only ids below this one: the last of the page before. */
-  readonly before?: string | undefined;
-  readonly limit: number;
-}
-
-/** Newest first. */
-export async function listTasks(db: Queryable, filter: TaskFilter): Promise<TaskRow[]> {
-  const { queues = null, tenant = null, partitionKey = null } = filter;
-  const { state = null, before = null } = filter;
-  const values = [queues, tenant, partitionKey, before, state, filter.limit];
-  const isEnd = state === "completed" || state === "failed" || state === "cancelled";
-  const sources =
-    state === null
-      ? [LIST_LIVE, LIST_ENDED, LIST_DEAD]
-      : state === "dead"
-        ? [LIST_DEAD]
-        : [isEnd ? LIST_ENDED : LIST_LIVE];
-  const pages = await Promise.all(sources.map((source) => db.query<TaskRow>(source, values)));
-  const all = pages.flat().sort((a, b) => (BigInt(a.id) < BigInt(b.id) ? 1 : -1));
-  return all.slice(0, filter.limit);
 }

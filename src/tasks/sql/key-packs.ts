@@ -1,6 +1,6 @@
 import type { Queryable } from "../../db/database.ts";
-import { statement } from "../../db/statement.ts";
-import { LOSABLE } from "./claim.ts";
+import { type Statement, statement } from "../../db/statement.ts";
+import { type GrantProof, grantsOf, isGranted, LOSABLE } from "./claim.ts";
 import { isSameServer } from "./crash-marker.ts";
 import { tellOfPacks } from "./feed.ts";
 import { packOrder, packsBehind } from "./pack-lane.ts";
@@ -129,14 +129,7 @@ export async function probeKeySpaces(
 const WAITING = `${packsBehind("one", "-($1::int + 1)", "$2::bigint")}
            AND one.claim_id IS NULL
            AND (one.bucket_set & $3::bit(360)) <> 0::bit(360)`;
-const CLAIM = statement(
-  "packs_claim_keyed",
-  `WITH owner AS MATERIALIZED (
-     SELECT 1
-       FROM {schema}.bucket_owners
-      WHERE key_space_id = $1::int AND worker_id = $5::uuid AND epoch = $7::bigint
-        AND ${isSameServer("$8")}
-        FOR SHARE
+const TAKE_IN_ORDER = `
    ), queue AS MATERIALIZED (
      SELECT paused_at
        FROM {schema}.queues
@@ -222,7 +215,26 @@ const CLAIM = statement(
                             chr(31), priority), chr(29)) AS packs,
           (SELECT obstacle FROM obstacle) AS obstacle,
           date_part('epoch', NOW() + make_interval(secs => $6::float8)) AS until
-     FROM claimed`,
+     FROM claimed`;
+
+const claim = (name: string, grants: string, granted: string): Statement =>
+  statement(
+    name,
+    `WITH ${grants}owner AS MATERIALIZED (
+     SELECT 1
+       FROM {schema}.bucket_owners
+      WHERE key_space_id = $1::int AND worker_id = $5::uuid AND epoch = $7::bigint
+        AND ${isSameServer("$8")}${granted}
+        FOR SHARE${TAKE_IN_ORDER}`,
+  );
+
+const CLAIM = claim("packs_claim_keyed", "", "");
+const CLAIM_LIMITED = claim(
+  "packs_claim_keyed_limited",
+  `grants AS MATERIALIZED (${grantsOf("$13", "$5")}
+   ), `,
+  `
+        AND ${isGranted("$13", "$14", "$15")}`,
 );
 
 export interface KeyedPackClaim extends WaitingPacks {
@@ -240,6 +252,8 @@ export interface KeyedPackClaim extends WaitingPacks {
   readonly lanes: string;
   /** How many packs. */
   readonly take: number;
+  /** Of the limits of their queue. Defaults to none. */
+  readonly proofs?: readonly GrantProof[];
 }
 
 /**
@@ -247,6 +261,10 @@ export interface KeyedPackClaim extends WaitingPacks {
  * its keys is held, or it is behind rows that may run, here or in a bucket that is not open yet.
  */
 export type Obstacle = "shared" | "held" | "behind";
+
+interface PackedKeyedPacks extends PackedPacks {
+  readonly obstacle: Obstacle | null;
+}
 
 export interface ClaimedKeyedPacks extends ClaimedPacks {
   readonly obstacle: Obstacle | null;
@@ -258,7 +276,8 @@ export async function claimKeyedPacks(
   request: KeyedPackClaim,
 ): Promise<ClaimedKeyedPacks> {
   const { keySpaceId, floor, buckets, claimId, workerId, leaseSeconds, epoch, marker } = request;
-  const [row] = await db.query<PackedPacks & { readonly obstacle: Obstacle | null }>(CLAIM, [
+  const { proofs = [] } = request;
+  const values = [
     keySpaceId,
     floor,
     buckets,
@@ -271,6 +290,15 @@ export async function claimKeyedPacks(
     request.owned,
     request.lanes,
     request.baseId,
-  ]);
+  ];
+  const limits = [
+    proofs.map((one) => one.queue),
+    proofs.map((one) => one.slots),
+    proofs.map((one) => one.deadline),
+  ];
+  const [row] =
+    proofs.length === 0
+      ? await db.query<PackedKeyedPacks>(CLAIM, values)
+      : await db.query<PackedKeyedPacks>(CLAIM_LIMITED, [...values, ...limits]);
   return { ...unpackPacks(row), obstacle: row?.obstacle ?? null };
 }

@@ -327,6 +327,7 @@ const CLAIM_HEADS = statement(
         AND first.run_at <= NOW()
         AND queue.paused_at IS NULL
         AND first.queue <> ALL ($12::text[])
+        AND first.tenant || chr(31) || first.partition_key <> ALL ($14::text[])
         AND NOT EXISTS (
               SELECT FROM {schema}.key_holds AS other
                WHERE other.key_space_id = $4
@@ -358,6 +359,8 @@ export interface HeadsWanted {
   readonly probation: number;
   /** Queues that are at their limit. */
   readonly exceptQueues: readonly string[];
+  /** Keys that are at theirs: tenant and key, with a FIELD between. */
+  readonly exceptKeys: readonly string[];
 }
 
 export async function claimHeldHeads(
@@ -381,6 +384,7 @@ export async function claimHeldHeads(
     proofs.map((one) => one.deadline),
     [...take.exceptQueues],
     baseId,
+    [...take.exceptKeys],
   ]);
   return unpack(rows);
 }

@@ -1,6 +1,7 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import type { LeaseToken } from "../task.ts";
+import { holdsTask } from "./open-packs.ts";
 
 // Answers go by place: a worker may hold a task under two claims, before it hears that it lost one.
 const GIVEN = `unnest($1::text::bigint[], $2::text::int[], $3::text::uuid[])
@@ -81,6 +82,27 @@ export async function findCancelled(
     tokenValues(tokens),
   );
   return new Map(rows.map((row) => [row.place - 1, row.cancel_reason]));
+}
+
+// A pack that is closed is under one claim, of the first generation.
+const STANDING = statement(
+  "tasks_find_standing",
+  `SELECT given.place::int
+     FROM ${GIVEN}
+    WHERE EXISTS (
+            SELECT FROM {schema}.tasks AS task WHERE ${HELD})
+       OR given.generation = 1 AND EXISTS (
+            SELECT FROM {schema}.task_packs AS pack
+             WHERE ${holdsTask("given.id")} AND pack.claim_id = given.claim_id)`,
+);
+
+/** Places of the tokens by which somebody, whoever it is, holds a task. */
+export async function findStanding(
+  db: Queryable,
+  tokens: readonly LeaseToken[],
+): Promise<Set<number>> {
+  const rows = await db.query<{ place: number }>(STANDING, tokenValues(tokens));
+  return new Set(rows.map(({ place }) => place - 1));
 }
 
 // Whoever has a row locked is about to say how its task ended, and what somebody else holds by now,

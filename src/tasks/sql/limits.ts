@@ -60,6 +60,14 @@ export async function returnLimits(
   await db.query(RETURN, [queue, workerId, slots]);
 }
 
+const BOOK = statement("limits_book", "SELECT {schema}.book_limits($1, $2) AS slots");
+
+/** Slots for what the worker holds without, even beyond the limit. How many it has then. */
+export async function bookLimits(db: Queryable, queue: string, workerId: string): Promise<number> {
+  const [row] = await db.query<{ slots: number | null }>(BOOK, [queue, workerId]);
+  return row?.slots ?? 0;
+}
+
 const USE = statement("limits_use", "SELECT {schema}.use_starts($1, $2, $3, $4, $5)");
 
 export interface Usage {
@@ -81,7 +89,7 @@ export async function useStarts(
 
 const FREE = statement("limits_free_lost", "SELECT {schema}.free_lost_limits($1) AS freed");
 
-/** What workers held that are gone, and of which no claim is left. */
+/** Slots of workers that are gone, but for tasks that stand under their claims. How many. */
 export async function freeLostLimits(tx: Queryable, timeoutSeconds: number): Promise<number> {
   const [row] = await tx.query<{ freed: number }>(FREE, [timeoutSeconds]);
   return row?.freed ?? 0;

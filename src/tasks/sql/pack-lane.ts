@@ -13,3 +13,13 @@ export const packsBefore = (pack: string, lane: string, id: string): string =>
 
 /** Within one lane, by id. */
 export const packOrder = (pack: string): string => `${pack}.lane, ${pack}.id`;
+
+/**
+ * The same of rows, for a look that nobody has shaped the plan of: one that expects few rows in a
+ * lane would read all of them and sort.
+ */
+export const rowsBehind = (task: string, lane: string, floor: string): string =>
+  `(${task}.lane, ${task}.claim_order) > (${lane}, ${floor}) AND ${task}.lane <= ${lane}
+            AND ${task}.claim_order > ${floor}`;
+
+export const rowOrder = (task: string): string => `${task}.lane, ${task}.claim_order`;

@@ -1,7 +1,14 @@
 import type { Queryable } from "../../db/database.ts";
 import { type Statement, statement } from "../../db/statement.ts";
 import { bucketSet } from "./bucket-owners.ts";
-import { FIELD, type LaneRequest, linesWanted } from "./claim.ts";
+import {
+  FIELD,
+  type GrantProof,
+  grantsOf,
+  isGranted,
+  type LaneRequest,
+  linesWanted,
+} from "./claim.ts";
 import { SEPARATOR, type TaskShape } from "./enqueue.ts";
 import { tellOfPacks } from "./feed.ts";
 import { packOrder, packsBehind } from "./pack-lane.ts";
@@ -93,9 +100,10 @@ export const leasedTo = (claimId: string, workerId: string, seconds: string): st
             claimed_at = GREATEST(NOW(), pack.created_at),
             lease_until = NOW() + make_interval(secs => ${seconds}::float8)`;
 
-const CLAIM = statement(
-  "packs_claim",
-  `WITH line AS MATERIALIZED (${linesWanted()}
+const claim = (name: string, lines: string): Statement =>
+  statement(
+    name,
+    `WITH ${lines}
    ), picked AS MATERIALIZED (
      SELECT array_agg(pick.id) AS ids, array_agg(pick.ctid) AS places
        FROM line
@@ -126,12 +134,22 @@ const CLAIM = statement(
             chr(29)) AS packs,
           date_part('epoch', NOW() + make_interval(secs => $3::float8)) AS until
      FROM claimed`,
+  );
+
+const CLAIM = claim("packs_claim", `line AS MATERIALIZED (${linesWanted()}`);
+// As of rows: what the claim relies on is compared, and locked, or it takes nothing.
+const CLAIM_LIMITED = claim(
+  "packs_claim_limited",
+  `grants AS MATERIALIZED (${grantsOf("$7")}
+   ), line AS MATERIALIZED (${linesWanted(isGranted("$7", "$8", "$9"))}`,
 );
 
 export interface PackClaimRequest {
   readonly claimId: string;
   readonly workerId: string;
   readonly leaseSeconds: number;
+  /** Of the limits of their queues. Defaults to none. */
+  readonly proofs?: readonly GrantProof[];
 }
 
 /** Packs as text, and until when all of them are leased. */
@@ -155,17 +173,26 @@ export function unpackPacks(row: PackedPacks | undefined): ClaimedPacks {
 /** Takes waiting packs whole; `take` counts packs. In no particular order. */
 export async function claimPacks(
   db: Queryable,
-  { claimId, workerId, leaseSeconds }: PackClaimRequest,
+  { claimId, workerId, leaseSeconds, proofs = [] }: PackClaimRequest,
   lanes: readonly LaneRequest[],
 ): Promise<ClaimedPacks> {
-  const [row] = await db.query<PackedPacks>(CLAIM, [
+  const values = [
     claimId,
     workerId,
     leaseSeconds,
     `{${lanes.map((one) => one.lane).join(",")}}`,
     `{${lanes.map((one) => one.floor).join(",")}}`,
     `{${lanes.map((one) => one.take).join(",")}}`,
-  ]);
+  ];
+  const limits = [
+    proofs.map((one) => one.queue),
+    proofs.map((one) => one.slots),
+    proofs.map((one) => one.deadline),
+  ];
+  const [row] =
+    proofs.length === 0
+      ? await db.query<PackedPacks>(CLAIM, values)
+      : await db.query<PackedPacks>(CLAIM_LIMITED, [...values, ...limits]);
   return unpackPacks(row);
 }
 

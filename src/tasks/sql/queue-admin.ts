@@ -1,7 +1,8 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 import type { Limits } from "../limits.ts";
-import { packOrder, packsBehind } from "./pack-lane.ts";
+import { KEYED_HEADS } from "./keyed-heads.ts";
+import { packOrder, packsBehind, rowOrder, rowsBehind } from "./pack-lane.ts";
 
 // Every claim has the row locked FOR KEY SHARE: this waits for those that did not see the pause.
 const PAUSE = statement(
@@ -65,11 +66,11 @@ export async function resetLimits(db: Queryable, name: string): Promise<boolean>
   return (await db.query(RESET_LIMITS, [name])).length === 1;
 }
 
-// Depths are sums of what was written; running tasks are found through the ledger. Nothing here
-// reads what is pending.
+// Depths are sums of what was written; running tasks are found through the ledger, each by its id.
+// Of what is pending nothing is read but the heads of lanes.
 const COUNTS = statement(
   "queue_counts",
-  `WITH depth AS (
+  `WITH RECURSIVE depth AS (
      SELECT queue, priority, sum(amount) AS amount
        FROM (SELECT queue, priority, depth AS amount FROM {schema}.task_depths
               UNION ALL
@@ -80,28 +81,34 @@ const COUNTS = statement(
        FROM (SELECT task.queue, count(*) AS count
                FROM {schema}.task_claims AS claim
               CROSS JOIN LATERAL unnest(claim.task_ids) AS one(id)
-               JOIN {schema}.tasks AS task ON task.id = one.id AND task.claim_id = claim.claim_id
+              CROSS JOIN LATERAL (
+                SELECT live.queue
+                  FROM {schema}.tasks AS live
+                 WHERE live.id = one.id AND live.claim_id = claim.claim_id
+                OFFSET 0) AS task
               GROUP BY task.queue
               UNION ALL
              SELECT pack.queue, sum(cardinality(pack.ids))
                FROM {schema}.task_claims AS claim
               CROSS JOIN LATERAL unnest(claim.pack_ids) AS one(id)
-               JOIN {schema}.task_packs AS pack
-                 ON pack.id = one.id AND pack.claim_id = claim.claim_id
+              CROSS JOIN LATERAL (
+                SELECT live.queue, live.ids
+                  FROM {schema}.task_packs AS live
+                 WHERE live.id = one.id AND live.claim_id = claim.claim_id
+                OFFSET 0) AS pack
               GROUP BY pack.queue) AS held
       GROUP BY held.queue
    ), dead AS (
      SELECT queue, count(*) AS count FROM {schema}.dead_letters GROUP BY queue
-   ), oldest AS (
-     SELECT line.queue, min(head.run_at) AS run_at
+   ),${KEYED_HEADS}, unkeyed_head AS (
+     SELECT line.queue, head.run_at
        FROM {schema}.task_lanes AS line
       CROSS JOIN LATERAL (
         (SELECT ready.run_at
            FROM {schema}.tasks AS ready
-          WHERE ready.lane = line.lane
-            AND ready.claim_order > 0
+          WHERE ${rowsBehind("ready", "line.lane", "0")}
             AND ready.state = 'pending'
-          ORDER BY ready.claim_order
+          ORDER BY ${rowOrder("ready")}
           LIMIT 1)
          UNION ALL
         (SELECT ready.created_at
@@ -111,7 +118,10 @@ const COUNTS = statement(
           ORDER BY ${packOrder("ready")}
           LIMIT 1)
       ) AS head
-      GROUP BY line.queue
+   ), oldest AS (
+     SELECT head.queue, min(head.run_at) AS run_at
+       FROM (TABLE keyed_head UNION ALL TABLE unkeyed_head) AS head
+      GROUP BY head.queue
    )
    SELECT queue.name,
           COALESCE((SELECT json_object_agg(depth.priority, depth.amount)
@@ -132,7 +142,7 @@ export interface QueueCounts {
   readonly depths: Readonly<Record<string, number>>;
   readonly running: number;
   readonly dead: number;
-  /** Of unkeyed tasks. Null: none waits. */
+  /** Null: none waits. */
   readonly oldest_seconds: number | null;
 }
 

@@ -99,7 +99,8 @@ const READ = statement(
   "queues_read",
   `SELECT queue.name, queue.key_space_id, space.name AS key_space, queue.settings, queue.limits,
           queue.paused_at, queue.pause_reason,
-          queue.is_provisional AND NOT queue.is_keyed AS is_open, queue.is_provisional
+          queue.is_provisional AND NOT queue.is_keyed AS is_open, queue.is_provisional,
+          queue.introduced_by
      FROM {schema}.queues AS queue
      JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
     WHERE $1::text[] IS NULL OR queue.name = ANY($1::text[])
@@ -116,6 +117,8 @@ export interface QueueRow {
   readonly pause_reason: string | null;
   /** Nobody defined it yet. */
   readonly is_provisional: boolean;
+  /** The tenant that named it first, if one did. */
+  readonly introduced_by: string | null;
   /** A definition may still give it another key space. */
   readonly is_open: boolean;
 }

@@ -1,12 +1,37 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
+import type { Rate } from "../limits.ts";
 import { holdsTask } from "./open-packs.ts";
 import { packsBefore } from "./pack-lane.ts";
 
-// Everything that may keep one task from running, in one snapshot.
 /** Where the task stands in its lane. */
 const PLACE = "COALESCE(task.claim_order, task.id)";
 
+// The task's own attempts, and the last ones of those before it. History has no index of keys: no
+// more than so many numbers below its own are looked at.
+const STARTS_OF_KEY = `
+               SELECT failure.at
+                 FROM {schema}.task_failures AS failure
+                WHERE by_key.seconds IS NOT NULL
+                  AND failure.task_id = task.id
+                UNION ALL
+               SELECT ended.claimed_at
+                 FROM {schema}.task_history AS ended
+                WHERE by_key.seconds IS NOT NULL
+                  AND ended.id BETWEEN task.id - 10000 AND task.id
+                  AND ended.queue = ANY (by_key.queues)
+                  AND ended.tenant = task.tenant
+                  AND ended.partition_key = task.partition_key
+                UNION ALL
+               SELECT dead.claimed_at
+                 FROM {schema}.dead_letters AS dead
+                WHERE by_key.seconds IS NOT NULL
+                  AND dead.id BETWEEN task.id - 10000 AND task.id
+                  AND dead.queue = ANY (by_key.queues)
+                  AND dead.tenant = task.tenant
+                  AND dead.partition_key = task.partition_key`;
+
+// Everything that may keep one task from running, in one snapshot.
 const WHY = statement(
   "task_why",
   `SELECT task.state, task.queue, task.tenant, task.partition_key, task.attempt,
@@ -30,10 +55,7 @@ const WHY = statement(
               AND before.partition_key = task.partition_key
             ORDER BY before.claim_order
             LIMIT 1) AS before,
-          (SELECT owner.worker_id
-             FROM {schema}.bucket_owners AS owner
-            WHERE owner.key_space_id = task.key_space_id
-              AND task.partition_bucket = ANY (owner.buckets)) AS owner,
+          owner.worker_id AS owner, owner.updated_at AS owned_since,
           (SELECT count(*)::int
              FROM {schema}.worker_info AS info
              JOIN {worker_nodes} AS node ON node.worker_id = info.worker_id
@@ -46,10 +68,18 @@ const WHY = statement(
                         AND task.queue = ANY (served.queues)))) AS workers,
           (SELECT granted FROM {schema}.limit_slots AS slots
             WHERE slots.queue = task.queue) AS granted,
-          (SELECT sum(starts.count)::int FROM {schema}.limit_starts AS starts
-            WHERE starts.queue = task.queue
-              AND starts.until > NOW() - make_interval(
-                    secs => (queue.limits -> 'rate' ->> 'seconds')::float8)) AS started,
+          (SELECT max(LEAST(used.until, NOW())) + make_interval(secs => rate.seconds)
+             FROM (SELECT starts.until,
+                          sum(starts.count) OVER (ORDER BY starts.until DESC) AS count
+                     FROM {schema}.limit_starts AS starts
+                    WHERE starts.queue = task.queue
+                      AND starts.until > NOW() - make_interval(secs => rate.seconds)) AS used
+            WHERE used.count >= rate.count) AS rate_until,
+          by_key.rates AS key_rates,
+          (SELECT json_agg(start.at ORDER BY start.at DESC)
+             FROM (${STARTS_OF_KEY}) AS start
+            WHERE start.at > NOW() - make_interval(secs => by_key.seconds)) AS key_starts,
+          NOW() AS asked_at,
           (SELECT count(*)::int
              FROM (SELECT 1
                      FROM {schema}.tasks AS ahead
@@ -84,6 +114,21 @@ const WHY = statement(
               AND one.id = $1) AS task
      JOIN {schema}.queues AS queue ON queue.name = task.queue
      JOIN {schema}.key_spaces AS space ON space.id = queue.key_space_id
+     LEFT JOIN {schema}.bucket_owners AS owner
+       ON owner.key_space_id = task.key_space_id AND task.partition_bucket = ANY (owner.buckets)
+    CROSS JOIN LATERAL (
+      SELECT (queue.limits -> 'rate' ->> 'count')::int AS count,
+             (queue.limits -> 'rate' ->> 'seconds')::float8 AS seconds
+    ) AS rate
+    CROSS JOIN LATERAL (
+      SELECT array_agg(other.name) AS queues,
+             max((other.limits -> 'keyRate' ->> 'seconds')::float8) AS seconds,
+             jsonb_agg(DISTINCT other.limits -> 'keyRate')
+               FILTER (WHERE other.limits ->> 'keyRate' IS NOT NULL) AS rates
+        FROM {schema}.queues AS other
+       WHERE task.partition_key IS NOT NULL
+         AND other.key_space_id = queue.key_space_id
+    ) AS by_key
     WHERE $2::text IS NULL OR task.tenant = $2`,
 );
 
@@ -103,7 +148,7 @@ export interface WhyFacts {
   readonly pause_reason: string | null;
   readonly limits: {
     readonly concurrency: number | null;
-    readonly rate: { readonly count: number; readonly seconds: number } | null;
+    readonly rate: Rate | null;
   };
   readonly key_space: string;
   readonly holds: readonly HoldFact[] | null;
@@ -113,9 +158,16 @@ export interface WhyFacts {
     readonly worker: string | null;
   } | null;
   readonly owner: string | null;
+  readonly owned_since: Date | null;
   readonly workers: number;
   readonly granted: number | null;
-  readonly started: number | null;
+  /** When the rate of the queue allows another start. Null: it does, or there is none. */
+  readonly rate_until: Date | null;
+  /** Of all queues that share the key. */
+  readonly key_rates: readonly Rate[] | null;
+  /** Newest first. */
+  readonly key_starts: readonly string[] | null;
+  readonly asked_at: Date;
   /** At most 1000. */
   readonly ahead: number;
 }

@@ -262,7 +262,7 @@ describe("a handler", () => {
 
   it("is told when its time is up, and has failed", async () => {
     const producer = await producerOf({ url: server.producer });
-    const options = { timeoutSeconds: 0.3, maxAttempts: 1 };
+    const options = { timeoutSeconds: 1, maxAttempts: 1 };
     const { id } = await producer.enqueue(mails, { n: 1 }, options);
     const [started, reasons] = [gate(), [] as unknown[]];
     await workerOf({

@@ -20,7 +20,7 @@ it("gives work again to a worker that was taken for dead and beats after all", a
   await createHandled(database);
   const { pool } = database;
   const mill = await database.connect();
-  const options = { ...FAST, heartbeatTimeout: 2_000 };
+  const options = { ...FAST, heartbeatTimeout: 3_000 };
   const consumers = NAMES.map((name) => recording(name));
   const leader = await mill.startWorker({ ...options, consumers });
   await eventually(() => expect(leader.isLeader).toBe(true));

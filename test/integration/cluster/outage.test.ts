@@ -13,7 +13,7 @@ it("an outage of more than twice the heartbeat timeout ends no worker", async ()
   for (const mill of mills) onCleanup(() => mill.close());
   const handled = new Set<bigint>();
   const seen = consumer("seen", { handle: (event) => void handled.add(event.position) });
-  const beats = { heartbeatInterval: 200, heartbeatTimeout: 800 };
+  const beats = { heartbeatInterval: 300, heartbeatTimeout: 1_500 };
   const ended: unknown[] = [];
   for (const mill of mills) {
     const worker = await mill.startWorker({ consumers: [seen], ...FAST, ...beats });

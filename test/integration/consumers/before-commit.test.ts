@@ -71,7 +71,7 @@ describe("beforeCommit", () => {
         if (calls < 3) await new Promise((resolve) => signal.addEventListener("abort", resolve));
       },
     });
-    const options = { batchTimeout: 100, maxConsecutiveFailures: 1 };
+    const options = { batchTimeout: 1_000, maxConsecutiveFailures: 1 };
     await mill.runToHead({ consumers: [slow], ...options });
     expect(calls).toBe(3);
     expect(mill.metrics.batches.value({ consumer: "slow", outcome: "failed" })).toBe(0);

@@ -39,11 +39,11 @@ it("what precedes a poison event is handled first, in more than one batch if nee
         throw new Error("poison");
       }
       // Fast until the poison is met: so all that precedes it is to be committed in one batch.
-      if (isPoisonKnown) await tx.query("SELECT pg_sleep(0.15)");
+      if (isPoisonKnown) await tx.query("SELECT pg_sleep(0.9)");
       await tx.query("INSERT INTO handled VALUES ($1)", [position]);
     },
   });
-  const options = { ...CALM, batchTimeout: 500, maxConsecutiveFailures: 1 };
+  const options = { ...CALM, batchTimeout: 3_000, maxConsecutiveFailures: 1 };
   await mill.startWorker({ consumers: [slow], ...options });
   const status = await eventually(async () => {
     const [found] = await mill.listConsumers();
@@ -87,11 +87,12 @@ it("new consumers are registered in one order, whoever names them how", async ()
   const consumers = ["b", "a"].map((name) => consumer(name, { handle: () => {} }));
   const starting = mill.startWorker({ consumers, ...CALM });
   await eventually(async () => {
-    const waiting = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+    const waiting = `SELECT FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event = 'transactionid'`;
     expect((await database.pool.query(waiting)).rowCount).toBe(1);
   });
   // It waits for "a" and holds nothing yet that who has "a" could want: no deadlock.
-  await other.query("SET LOCAL lock_timeout = '500ms'");
+  await other.query("SET LOCAL lock_timeout = '5s'");
   await other.query(insert, ["b"]);
   await other.query("ROLLBACK");
   await starting;

@@ -223,7 +223,7 @@ describe("the replay of parked events", () => {
     );
     all.failing.set("A1", fail);
     await all.append("A");
-    const worker = all.mill.worker({ consumers: [all.books], ...OPTIONS, batchTimeout: 500 });
+    const worker = all.mill.worker({ consumers: [all.books], ...OPTIONS, batchTimeout: 1_500 });
     const stop = new AbortController();
     const running = worker.start(stop.signal);
     await eventually(() => expect(worker.assigned).toEqual(["books"]));
@@ -268,5 +268,41 @@ describe("the replay of parked events", () => {
     all.failing.clear();
     await all.mill.startWorker({ consumers: [all.books], ...OPTIONS });
     await handledAfter(all, ["A1"]);
+  });
+});
+
+describe("what was set aside", () => {
+  it("is told by why, and replayed stream by stream, for a reason that is kept", async () => {
+    const all = await setup();
+    const { mill, failing, books } = all;
+    for (const what of ["A1", "B1", "C1"]) {
+      failing.set(what, () => {
+        throw new Error(what === "C1" ? "no such account" : `cannot book ${what}`);
+      });
+    }
+    await all.append("A", "B", "C", "A");
+    await mill.startWorker({ consumers: [books], ...OPTIONS });
+    await mill.waitFor(books, { position: 4n });
+    const { groups, isCut } = await mill.consumers.parked();
+    expect(isCut).toBe(false);
+    expect(groups[0]?.events).toBe(2);
+    expect(groups.toSorted((a, b) => (a.error < b.error ? -1 : 1))).toMatchObject([
+      { consumer: "books", state: "parked", error: "cannot book A#", events: 2 },
+      { error: "cannot book B#", events: 1 },
+      { error: "no such account", streams: [{ type: "Order", id: "C", position: "3" }] },
+    ]);
+    failing.clear();
+    const streams = [{ type: "Order", id: "A" }];
+    expect(await mill.consumers.replay("books", { streams, reason: "fixed" })).toBe(1);
+    await handledAfter(all, ["A1", "A2"]);
+    await eventually(async () => {
+      expect((await mill.consumers.parked()).groups.map(({ events }) => events)).toEqual([1, 1]);
+    });
+    const again = mill.consumers.replay("books", { streams });
+    await expect(again).rejects.toThrow("has none of these streams parked");
+    const { rows } = await all.database.pool.query(
+      "SELECT action, detail, reason FROM tidemill.operator_actions",
+    );
+    expect(rows).toEqual([{ action: "replay", detail: { streams: 1 }, reason: "fixed" }]);
   });
 });

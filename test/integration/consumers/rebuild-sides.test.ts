@@ -155,7 +155,9 @@ it("a swap waits for a reader a little at a time, and lets others by", async () 
   const swapping = mill.consumers.rebuilds.swap(VIEW);
   await eventually(async () => {
     const { rows } = await database.pool.query(
-      "SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'",
+      `SELECT FROM pg_locks AS one JOIN pg_database AS base ON base.oid = one.database
+        WHERE base.datname = current_database()
+          AND NOT one.granted AND one.mode = 'AccessExclusiveLock'`,
     );
     expect(rows).toHaveLength(1);
   });

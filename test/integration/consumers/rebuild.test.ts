@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { appendEvents, createHandled, readHandled } from "../../support/cluster.ts";
+import { appendEvents, createHandled, readHandled, readWorkerIds } from "../../support/cluster.ts";
 import { testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FAST } from "../../support/options.ts";
+import { recording } from "../../support/recording.ts";
 import { startWorkerProcess } from "../../support/worker-processes.ts";
 import { STEADY, statusOf } from "./handled.ts";
 import {
@@ -114,15 +115,20 @@ describe("a worker", () => {
     await createHandled(database);
     const mill = await database.connect();
     const positions = await appendEvents(mill, 600);
+    const recorded = recording("recorded", { tables: ["handled"] });
+    await mill.runToHead({ ...STEADY, consumers: [recorded] });
     const spec = {
       url: database.url,
       consumers: ["recorded"],
       tables: ["handled"],
-      options: { ...FAST, batchSize: 20, heartbeatTimeout: 1_000 },
+      // Slow enough that the middle of it is seen.
+      options: { ...FAST, batchSize: 10, batchPause: 150, heartbeatTimeout: 1_000 },
     };
     const [doomed] = await Promise.all([startWorkerProcess(spec), startWorkerProcess(spec)]);
-    await eventually(() => statusOf(mill, "recorded"));
-    await mill.waitFor("recorded", { position: positions.at(-1)! });
+    await eventually(async () => {
+      expect(await readWorkerIds(database.pool)).toHaveLength(2);
+      expect((await statusOf(mill, "recorded")).state).toBe("running");
+    });
     await mill.consumers.rebuilds.start("recorded", { partitions: 4 });
     await eventually(async () => {
       const { partitions } = await mill.consumers.rebuilds.status("recorded");
@@ -147,7 +153,7 @@ describe("a hold", () => {
     const { database, mill } = await builtScene(20);
     await database.pool.query(
       `INSERT INTO tidemill.consumer_holds
-       VALUES ($1, 25, gen_random_uuid(), clock_timestamp() + INTERVAL '700 milliseconds')`,
+       VALUES ($1, 25, gen_random_uuid(), clock_timestamp() + INTERVAL '4 seconds')`,
       [VIEW],
     );
     const last = await appendOrders(mill, 20);

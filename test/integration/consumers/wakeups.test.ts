@@ -1,6 +1,8 @@
+import type pg from "pg";
 import { describe, expect, it } from "vitest";
 import { consumer, type Tidemill } from "../../../src/index.ts";
 import { testDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/eventually.ts";
 import { STEADY } from "./handled.ts";
 
 /** Nothing but a wake-up can be the reason that an event is handled soon. */
@@ -52,6 +54,14 @@ async function worstOf(
   return worst;
 }
 
+/** The consumer of this worker that waits for events which nobody appended. */
+async function holdsItsConsumer(session: pg.Client): Promise<boolean> {
+  const { rows } = await session.query(
+    "SELECT FROM tidemill.consumer_assignments FOR UPDATE SKIP LOCKED",
+  );
+  return rows.length === 0;
+}
+
 const appendOne = async (mill: Tidemill, index: number): Promise<bigint> =>
   (await mill.append({ type: "Order", id: String(index % 9) }, [{ type: "Step" }])).position;
 
@@ -78,6 +88,14 @@ describe("no wake-up is lost", () => {
     const { mill, untilHandled } = await sleepingWorker("poll");
     const worst = await worstOf(100, (index) => appendOne(mill, index), untilHandled);
     expect(worst).toBeLessThan(1_000);
+  });
+
+  it("by one that told of nothing: it lets go of its locks, and the next is handled", async () => {
+    const { database, mill, untilHandled } = await sleepingWorker("notify");
+    const session = await database.session();
+    for (let time = 0; time < 50; time += 1) await session.query(`NOTIFY ${CHANNEL}`);
+    await eventually(async () => expect(await holdsItsConsumer(session)).toBe(false));
+    await untilHandled(await appendOne(mill, 1));
   });
 
   it("of a burst that is appended while the consumer is busy", async () => {

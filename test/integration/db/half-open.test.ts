@@ -23,7 +23,7 @@ import { aborted, gate, readColumn, readStored } from "../tasks/scene.ts";
  */
 
 const orders = queue<number>("orders");
-const TIMEOUT_MS = 500;
+const TIMEOUT_MS = 1_000;
 
 interface Scene {
   readonly database: TestDatabase;
@@ -44,7 +44,7 @@ function openDatabase({ proxy }: Scene, poolSize = 1): Database {
     applicationName: "half-open",
     preparedStatements: true,
     queryTimeoutMs: TIMEOUT_MS,
-    connectTimeoutMs: 1_000,
+    connectTimeoutMs: 2_000,
   });
   onCleanup(() => db.close());
   return db;
@@ -73,7 +73,7 @@ describe("a pool whose connections fell silent", () => {
     expect(query.ms).toBeLessThan(TIMEOUT_MS + 2_000);
     const connect = await failure(checkAlive(db)); // There is none left, and no new one either.
     expect(connect.error).toBeInstanceOf(UnavailableError);
-    expect(connect.ms).toBeLessThan(3_000);
+    expect(connect.ms).toBeLessThan(2_000 + 2_000);
     scene.proxy.mend();
     expect(await pidOf(db)).not.toBe(before);
   });
@@ -121,7 +121,7 @@ it("a connection that fell silent is closed without the server's goodbye", async
 });
 
 async function connectThrough({ url }: SilentProxy): Promise<Tidemill> {
-  const mill = await Tidemill.connect(url, { queryTimeout: 2 * TIMEOUT_MS });
+  const mill = await Tidemill.connect(url, { queryTimeout: 1.5 * TIMEOUT_MS });
   onCleanup(() => mill.close());
   return mill;
 }

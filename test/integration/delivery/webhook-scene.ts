@@ -94,7 +94,7 @@ export function startSender(
 ): RunningSender {
   const { url = database.url, logger = silentLogger, drainMs = 5_000, ...others } = given;
   const { clock = systemClock, ...settings } = others;
-  const db = engineDatabase(url, { queryTimeoutMs: 2_000 });
+  const db = engineDatabase(url);
   const options = resolveDeliverOptions({
     ...settings,
     egress: {

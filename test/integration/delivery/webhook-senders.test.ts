@@ -213,7 +213,8 @@ it("a worker that delivers webhooks does so, and forgets them after historyDays"
   };
   await using worker = await scene.mill.startWorker({ ...BRISK, deliverWebhooks: { egress } });
   const old = await deliveryIn(scene, await endTask(scene, hooks.url()), "delivered");
-  expect(scene.mill.deliveryMetrics.outcomes.value({ outcome: "delivered" })).toBe(1);
+  const { outcomes } = scene.mill.deliveryMetrics;
+  await eventually(() => expect(outcomes.value({ outcome: "delivered" })).toBe(1));
   await worker.stop();
   const db = engineDatabase(scene.database.url);
   onCleanup(() => db.close());

@@ -34,6 +34,7 @@ import { prepareInstallation } from "../../../src/embedded/native-tree.ts";
 import { findProcess } from "../../../src/embedded/process-table.ts";
 import { runtimeUser } from "../../../src/embedded/runtime-user.ts";
 import { launchServer } from "../../../src/embedded/server-process.ts";
+import { eventually } from "../../support/eventually.ts";
 
 // Processes are started and killed by the dozen, which takes its time beside other tests.
 vi.setConfig({ testTimeout: 90_000 });
@@ -207,7 +208,7 @@ describe("a started server", () => {
     const first = await start();
     await query(first.url, "CREATE TABLE survived AS SELECT 1 AS answer");
     process.kill(first.pid, "SIGKILL");
-    await expect.poll(() => isAlive(first.pid), { interval: 5 }).toBe(false);
+    await eventually(async () => expect(await isAlive(first.pid)).toBe(false));
     expect(existsSync(join(dataDir, "postmaster.pid"))).toBe(true);
 
     const second = await start();
@@ -222,19 +223,26 @@ describe("a started server", () => {
     await orphan.connect();
     const { rows } = await orphan.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
     const pid = rows[0]?.pid ?? 0;
-    // Busy and not waiting, it does not notice the death of its server before it is done.
+    // Busy and not waiting, it does not notice the death of its server before it is done: some
+    // time after there is a file.
+    const file = join(directory, "done");
     const busy = orphan.query(`DO $$
-      DECLARE finish timestamptz := clock_timestamp() + interval '1.5 s';
+      DECLARE finish timestamptz := clock_timestamp() + interval '60 s';
       BEGIN
-        WHILE clock_timestamp() < finish LOOP NULL; END LOOP;
+        WHILE clock_timestamp() < finish AND (pg_stat_file('${file}', true)).size IS NULL LOOP
+        END LOOP;
+        finish := clock_timestamp() + interval '1.5 s';
+        WHILE clock_timestamp() < finish LOOP END LOOP;
       END $$`);
     const state = `SELECT state FROM pg_stat_activity WHERE pid = ${pid}`;
-    await expect.poll(() => query(first.url, state)).toEqual([{ state: "active" }]);
+    await eventually(async () =>
+      expect(await query(first.url, state)).toEqual([{ state: "active" }]),
+    );
     process.kill(first.pid, "SIGKILL");
-    await expect.poll(() => isAlive(first.pid), { interval: 5 }).toBe(false);
+    await eventually(async () => expect(await isAlive(first.pid)).toBe(false));
     expect(await isAlive(pid)).toBe(true);
 
-    await start();
+    await Promise.all([start(), writeFile(file, "")]);
     expect(await isAlive(pid)).toBe(false);
     await busy; // It even answered, from beyond the grave.
     await orphan.end();
@@ -282,7 +290,7 @@ describe("adoption", () => {
     const theirs = await reported;
     await kill(child);
     process.kill(theirs.pid, "SIGKILL");
-    await expect.poll(() => isAlive(theirs.pid), { interval: 5 }).toBe(false);
+    await eventually(async () => expect(await isAlive(theirs.pid)).toBe(false));
 
     const ours = await start();
     expect(ours.adopted).toBe(false);

@@ -10,7 +10,7 @@ import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FeedStream } from "../../support/feed-stream.ts";
 import { startServerProcess } from "../../support/server-processes.ts";
-import { type FeedScene, feedScene, READER, SERVER } from "./scene.ts";
+import { ADMIN, type FeedScene, feedScene, READER, SERVER } from "./scene.ts";
 
 const WORK = queue<number>("work");
 
@@ -93,13 +93,14 @@ describe("an interruption", () => {
   it("is not hidden by somebody who began to listen and was rolled back", async () => {
     const { pool } = await testDatabase();
     const session = await pool.connect();
-    const listen = async (): Promise<unknown> =>
-      (await session.query("SELECT era FROM tidemill.feed_listen(30, NULL, NULL)")).rows[0]?.era;
+    const listen = async (seconds = 30): Promise<unknown> =>
+      (await session.query("SELECT era FROM tidemill.feed_listen($1, NULL, NULL)", [seconds]))
+        .rows[0]?.era;
     const first = await listen();
     expect(await listen()).toBe(first);
     await session.query("SELECT setval('tidemill.feed_listening', 1)");
     await session.query("BEGIN");
-    await listen();
+    await listen(31); // Not to the same millisecond as the one before, however quick this is.
     await session.query("ROLLBACK");
     const second = await listen();
     session.release();
@@ -139,6 +140,24 @@ describe("an old transaction that may have found nobody listening", () => {
     await session.query("COMMIT");
     await eventually(() => expect([another.phase, held()]).toEqual(["live", 0]));
   });
+
+  it("is named to admins meanwhile, who are told how the cluster is", async () => {
+    const { mill, database, url } = await feedScene();
+    await mill.enqueue(WORK, 0);
+    const session = await database.session();
+    const { rows } = await session.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+    await session.query("BEGIN");
+    await session.query("SELECT tidemill.enqueue('work', '1')");
+    const admin = await FeedStream.open(url, { token: ADMIN, query: "?view=summary" });
+    onCleanup(async () => admin.close());
+    const last = (): unknown => admin.of("status").at(-1)?.data["feedHeld"];
+    const holder = { pid: rows[0]?.pid, state: "idle in transaction" };
+    await eventually(() => expect(last()).toMatchObject({ holders: [holder] }));
+    expect(admin.of("ready")).toEqual([]);
+    await session.query("COMMIT");
+    await admin.until("ready");
+    await eventually(() => expect(last()).toBeUndefined());
+  });
 });
 
 describe("two processes", () => {
@@ -173,11 +192,10 @@ describe("a stream", () => {
     const scene = await feedScene("test", { tokenCheckSeconds: 0.1, auth });
     const admin = new ApiKeyAdmin(scene.mill.engine.db);
     const grant = { tenant: "default", scopes: ["read"] } as const;
-    const [revoked, short] = [
-      await admin.create(grant),
-      await admin.create({ ...grant, expiresSeconds: 1 }),
-    ];
+    const revoked = await admin.create(grant);
     const first = await scene.listen({ token: revoked.key.reveal() });
+    // Long enough to listen with on a busy machine.
+    const short = await admin.create({ ...grant, expiresSeconds: 3 });
     const second = await scene.listen({ token: short.key.reveal() });
     const third = await scene.listen();
     await admin.revoke(revoked.apiKey.id);

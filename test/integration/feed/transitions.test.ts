@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, it } from "vitest";
 import {
-  abandon,
   completed,
   failed,
   nack,
@@ -10,6 +9,7 @@ import {
   type TaskContext,
   type Tidemill,
 } from "../../../src/index.ts";
+import { abandonFor } from "../../../src/tasks/outcome.ts";
 import { deleteEnded } from "../../../src/tasks/sql/act.ts";
 import { claimTasks, undoClaim } from "../../../src/tasks/sql/claim.ts";
 import { claimPacks, completePacks } from "../../../src/tasks/sql/packs.ts";
@@ -35,7 +35,7 @@ async function act(
   if (step === "throw") throw new Error("it failed");
   if (step === "refuse") return failed("not this", { retry: false });
   if (step === "nack") return nack(0, "not now");
-  if (step === "abandon") return abandon();
+  if (step === "abandon") return abandonFor(60); // It does not run again meanwhile.
   if (step === "own") {
     await mill.transaction(async (tx) => {
       await context.complete(tx);

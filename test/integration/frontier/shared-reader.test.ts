@@ -110,11 +110,11 @@ describe("the shared reader", () => {
       ...slow,
       consumers,
       batchSize: 10,
-      pollInterval: 5_000,
-      maxPollInterval: 5_000,
+      pollInterval: 60_000,
+      maxPollInterval: 60_000,
     };
     await mill.startWorker({ ...worker, readCacheBytes: 1024 * 1024 });
-    for (const one of consumers) await mill.waitFor(one, { position }, { timeoutMs: 4_000 });
+    for (const one of consumers) await mill.waitFor(one, { position }, { timeoutMs: 25_000 });
   });
 
   it("lets a consumer catch up while events are appended, whatever pieces it reads", async () => {
@@ -130,7 +130,7 @@ describe("the shared reader", () => {
     }
     late.open();
     const position = await fill(mill, 7);
-    await mill.waitFor("late", { position }, { timeoutMs: 5_000 });
+    await mill.waitFor("late", { position }, { timeoutMs: 20_000 });
   });
 
   it("lets a consumer that was rewound go on though the cache is full", async () => {
@@ -142,7 +142,7 @@ describe("the shared reader", () => {
     await mill.waitFor(one, { position });
     await mill.waitFor(other, { position });
     await mill.consumers.rewind("one", { to: 0n });
-    await mill.waitFor(one, { position }, { timeoutMs: 5_000 });
+    await mill.waitFor(one, { position }, { timeoutMs: 20_000 });
     expect(mill.metrics.eventsHandled.value({ consumer: "one" })).toBe(8_000);
   });
 });

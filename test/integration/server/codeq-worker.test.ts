@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
+import type { ServerOptions } from "../../../src/server/index.ts";
 import type {
   Result,
   ResultAck,
@@ -29,8 +30,8 @@ interface WorkerScene extends Scene {
   readonly worker: (token?: string) => Promise<CodeqWorker>;
 }
 
-async function workers(): Promise<WorkerScene> {
-  const options = { worker: { port: 0 }, graceSeconds: 0.05, drainSeconds: 5 };
+async function workers(more: ServerOptions = {}): Promise<WorkerScene> {
+  const options = { worker: { port: 0 }, graceSeconds: 0.05, drainSeconds: 5, ...more };
   const base = await scene({ server: options });
   const url = `127.0.0.1:${base.server.address("worker").port}`;
   const open = (): CodeqWorker => {
@@ -130,7 +131,50 @@ it("holds a ready until there is work, and acknowledges what is durable", async 
   expect((await mill.tasks.get(task?.id ?? "")).state).toBe("completed");
   done(stream, task?.id ?? "");
   const [, late] = await acks(stream, "resultAck", 2);
-  expect(late).toMatchObject({ ok: false, errorMessage: "not-owner" });
+  expect(late).toMatchObject({ ok: false, errorMessage: "not-in-progress" });
+});
+
+it("keeps readys that come while the database does not answer", async () => {
+  const { worker, mill, database, logs } = await workers();
+  const [any, named] = [await worker(), await worker()];
+  const locker = await database.session();
+  await locker.query("BEGIN");
+  await locker.query("LOCK TABLE tidemill.queues IN ACCESS EXCLUSIVE MODE");
+  ready(any, 1, []);
+  ready(named, 1, ["letters"]);
+  // Whoever reads the queues is cut off, until both readys have failed once.
+  await eventually(async () => {
+    await database.pool.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    const failed = logs.filter(({ message }) => /new queues|queues of a worker/.test(message));
+    expect(new Set(failed.map(({ message }) => message)).size).toBe(2);
+  });
+  await locker.query("ROLLBACK");
+  await mill.enqueueMany(
+    queue<number>("letters"),
+    [1, 2].map((payload) => ({ payload, tenant })),
+  );
+  for (const stream of [any, named]) {
+    expect(await gets(stream, 1)).toMatchObject([{ command: "letters" }]);
+    expect(all(stream, "error")).toEqual([]);
+  }
+});
+
+it("ends a stream whose ready can never be served", async () => {
+  const { worker } = await workers({ queuesPerTenantMax: 1 });
+  const [greedy, bold] = [await worker(), await worker()];
+  for (let n = 0; n <= 1_000; n += 1) ready(greedy);
+  expect(await greedy.ended).toMatchObject({
+    code: status.RESOURCE_EXHAUSTED,
+    details: expect.stringContaining("1000 readys"),
+  });
+  ready(bold, 1, ["letters"]);
+  expect(await bold.ended).toMatchObject({
+    code: status.INVALID_ARGUMENT,
+    details: expect.stringContaining("letters"),
+  });
 });
 
 it("serves batches of no more than was asked for, and answers in their order", async () => {
@@ -155,6 +199,10 @@ it("serves batches of no more than was asked for, and answers in their order", a
   const [batch] = (await acks(stream, "resultAckBatch", 1)) as unknown as { acks: ResultAck[] }[];
   expect(batch?.acks.map(({ taskId }) => taskId)).toEqual(results.map(({ taskId }) => taskId));
   expect(batch?.acks.map(({ ok }) => ok)).toEqual([...Array(20).fill(true), false, false]);
+  expect(batch?.acks.slice(20).map(({ errorMessage }) => errorMessage)).toEqual([
+    "not-found",
+    "status must be COMPLETED or FAILED",
+  ]);
   expect(await mill.result(tasks[0]?.id ?? "")).toEqual({ ok: true });
 });
 
@@ -209,14 +257,44 @@ it("holds tasks for as long as a ready asks, and cuts a batch that is too large"
   expect(rows).toEqual([{ isLong: true, generation: 1 }]);
 });
 
+it("lengthens a lease by a heartbeat, as far as its task may take", async () => {
+  const { worker, mill, database } = await workers();
+  const stream = await worker();
+  const timed = queue<number>("timed", { timeoutSeconds: 120 });
+  const { id: long } = await mill.enqueue(mails, { n: 1 }, { tenant });
+  const { id: short } = await mill.enqueue(timed, 1, { tenant });
+  ready(stream, 2, ["mails", "timed"]);
+  ready(stream, 2, ["mails", "timed"]);
+  await gets(stream, 2);
+  for (const [taskId, extendSeconds] of [
+    [long, 600],
+    [short, 600],
+    [long, 0],
+    ["4711", 600],
+  ] as const) {
+    say(stream, { $case: "heartbeat", value: { taskId, extendSeconds } });
+  }
+  const told = (await acks(stream, "heartbeatAck", 4)).map(
+    ({ taskId, ok, errorMessage }) => `${taskId} ${ok ? "ok" : errorMessage}`,
+  );
+  expect(told.sort()).toEqual([`${long} ok`, `${long} ok`, `${short} ok`, "4711 not-found"].sort());
+  const { rows } = await database.pool.query<{ seconds: number }>(
+    `SELECT date_part('epoch', lease_until - claimed_at) AS seconds
+       FROM tidemill.tasks ORDER BY queue`,
+  );
+  expect(rows[0]?.seconds).toBeGreaterThanOrEqual(600);
+  expect(rows[1]?.seconds).toBeGreaterThan(100);
+  expect(rows[1]?.seconds).toBeLessThan(122);
+});
+
 it("gives the tasks of a stream that broke to another, whose word alone counts", async () => {
-  const { worker, mill } = await workers();
-  const first = await worker();
+  // Still held in the name of the first when the second speaks, on a busy machine too.
+  const { worker, mill } = await workers({ graceSeconds: 1 });
+  const [first, second] = [await worker(), await worker()];
   ready(first);
   const { id } = await mill.enqueue(mails, { n: 1 }, { tenant });
   await gets(first, 1);
   first.close();
-  const second = await worker();
   done(second, id);
   expect(await acks(second, "resultAck", 1)).toMatchObject([{ errorMessage: "not-owner" }]);
   ready(second);
@@ -233,7 +311,7 @@ it("keeps tenants apart, also where all queues are asked for", async () => {
   ready(globex, 10, []);
   const [task] = await gets(globex, 1);
   done(acme, task?.id ?? "");
-  expect(await acks(acme, "resultAck", 1)).toMatchObject([{ errorMessage: "not-owner" }]);
+  expect(await acks(acme, "resultAck", 1)).toMatchObject([{ errorMessage: "not-found" }]);
   expect(tasksOf(acme)).toEqual([]);
 });
 

@@ -65,7 +65,7 @@ describe("a commit that is not answered", () => {
     const { codeq } = await scene({
       database,
       databaseUrl: proxy.url,
-      connect: { queryTimeout: 700 },
+      connect: { queryTimeout: 2_500 },
     });
     await waitInCommit(database);
     const stream = await codeqHello(codeq());
@@ -200,6 +200,7 @@ describe("what the database refuses", () => {
 describe("a flood of one tenant", () => {
   it("delays a create of another by little", async () => {
     const { codeq, server } = await scene();
+    const other = await codeqHello(codeq(), GLOBEX);
     const floods = await Promise.all(Array.from({ length: 4 }, () => codeqHello(codeq())));
     const payload = Buffer.from(JSON.stringify("x".repeat(400_000)));
     const total = 6;
@@ -211,7 +212,6 @@ describe("a flood of one tenant", () => {
         );
       }
     }
-    const other = await codeqHello(codeq(), GLOBEX);
     await floods[0]?.until(2);
     codeqCreate(other, { seq: 1n });
     await other.until(2);

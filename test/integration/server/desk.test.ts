@@ -1,10 +1,12 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { completed, failed, queue, type Tidemill } from "../../../src/index.ts";
 import type { Answer, Assignment } from "../../../src/server/workers/assignment.ts";
 import { Desk, type RemoteWorker } from "../../../src/server/workers/desk.ts";
+import { HttpClaims } from "../../../src/server/workers/http-claims.ts";
 import type { Order } from "../../../src/server/workers/order-book.ts";
+import { RemoteActs } from "../../../src/server/workers/remote-acts.ts";
 import { abandon, type Outcome } from "../../../src/tasks/outcome.ts";
 import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -207,4 +209,17 @@ it("says that a completion was refused when something else had to be written", a
   const [held] = await hand.gets(1);
   expect(await end(held, completed(10n))).toBe("replaced");
   expect((await mill.tasks.failures(id))[0]?.outcome).toBe("failed");
+});
+
+// Node 20 keeps a weak reference at each signal for every one that AbortSignal.any made of it.
+it("a claim by HTTP leaves nothing at a signal that lives as long as the server", async () => {
+  const { desk } = await openDesk();
+  const acts = new RemoteActs(desk, { clock: systemClock, logger: silentLogger });
+  const claims = new HttpClaims({ desk, acts, clock: systemClock, leaseSeconds: 30 });
+  const asked = { tenant: "default", holder: "hand", queues: ["mails"], count: 1 };
+  const request = { ...asked, leaseSeconds: undefined, waitMs: 1 };
+  const any = vi.spyOn(AbortSignal, "any");
+  onCleanup(() => Promise.resolve(any.mockRestore()));
+  expect(await claims.claim(request, new AbortController().signal)).toEqual([]);
+  expect(any).not.toHaveBeenCalled();
 });

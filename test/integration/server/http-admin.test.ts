@@ -222,8 +222,14 @@ describe("consumers", () => {
     expect(paused.body.consumers).toMatchObject([{ state: "paused", reason: "look" }]);
     const rewound = await asAdmin("POST", "/v1/consumers/audit_v1/rewind", { json: { to: "0" } });
     expect(rewound.body.consumers).toMatchObject([{ checkpoint: "0" }]);
-    const resumed = await asAdmin("POST", "/v1/consumers/audit_v1/resume");
+    const resumed = await asAdmin("POST", "/v1/consumers/audit_v1/resume", {
+      json: { reason: "looked" },
+    });
     expect(resumed.body).toEqual({ resumed: 1, replaying: 0 });
+    const { body: audit } = await asAdmin("GET", "/v1/audit?limit=1");
+    expect(audit.acts).toMatchObject([
+      { call: "POST /v1/consumers/:name/resume", reason: "looked" },
+    ]);
     const back = await asAdmin("POST", "/v1/consumers/audit_v1/rewind", {
       json: { to: "999999" },
     });

@@ -43,6 +43,8 @@ class RecordingDesk implements ClaimDesk {
         traceParent: undefined,
         traceState: undefined,
         token: { taskId: id, generation: 3, claimId: CLAIM_ID },
+        holder: CLAIM_ID,
+        claimedAt: now,
         leaseUntil: now,
         webhook: undefined,
       })),
@@ -57,6 +59,20 @@ class RecordingDesk implements ClaimDesk {
   extend = (...given: unknown[]) => this.#record(new Date(0), "extend", ...given);
   find = () => Promise.resolve(this.found);
 }
+
+/** Of a task that is not in the database. */
+const UNREADABLE = "4711";
+const CLAIMED = {
+  id: UNREADABLE,
+  command: "mails",
+  payload: '{"n": 1.0}',
+  status: "IN_PROGRESS",
+  lastKnownLocation: "INPROG_SET",
+  workerId: CLAIM_ID,
+  leaseUntil: "1970-01-01T00:00:00Z",
+  attempts: 1,
+  tenantId: "acme",
+};
 
 let scene: Scene;
 let desk: RecordingDesk;
@@ -131,10 +147,10 @@ describe("a claim of CodeQ's clients", () => {
   const call = (path: string, json?: object) =>
     scene.call("POST", `/v1/codeq/tasks${path}`, { as, ...(json === undefined ? {} : { json }) });
 
-  it("gives a task or nothing", async () => {
-    desk.tasks = [id];
+  it("gives a task or nothing, and asks for nothing behind the claim", async () => {
+    desk.tasks = [UNREADABLE];
     const one = await call("/claim", { commands: ["mails"], waitSeconds: 99, leaseSeconds: 0 });
-    expect([one.status, one.body["command"]]).toEqual([200, "mails"]);
+    expect([one.status, one.body]).toEqual([200, expect.objectContaining(CLAIMED)]);
     expect(desk.asked.pop()).toMatchObject([
       "claim",
       { queues: ["mails"], count: 1, leaseSeconds: undefined, waitMs: 30_000 },

@@ -15,6 +15,10 @@ it("an admin rebuilds a projection, compares, swaps, rolls back and cancels", as
     call("GET", `/v1/consumers/${VIEW}/rebuild`, { as });
 
   expect((await look()).status).toBe(404);
+  const listed = (): Promise<Reply> => call("GET", "/v1/rebuilds", { as: "admin" });
+  expect((await listed()).body["projections"]).toEqual([
+    { consumer: VIEW, tables: ["order_view", "public.order_lines"] },
+  ]);
   expect((await act("", {}, "producer")).status).toBe(403);
   expect((await act("", { partitions: 0 })).status).toBe(400);
   expect((await act("", { partition: 2 })).status).toBe(400);
@@ -27,6 +31,7 @@ it("an admin rebuilds a projection, compares, swaps, rolls back and cancels", as
     tables: ["public.order_view", "public.order_lines"],
     schema: "tidemill_rebuild_1",
   });
+  expect((await listed()).body["projections"]).toMatchObject([{ rebuild: { state: "building" } }]);
   const again = await act("");
   expect(again.status).toBe(409);
   expect(again.body["detail"]).toBe(

@@ -6,8 +6,8 @@ import { Diary, KeyedHand, type Start, type Step } from "./keyed-hands.ts";
 import { ACME_WORKER, GLOBEX_WORKER, type Scene, scene } from "./scene.ts";
 
 const mails = queue<Step>("mails", { backoff: { kind: "fixed", baseSeconds: 0.01 } });
-/** Longer than it takes a server to notice, and not so long that it means anything. */
-const AWAY_MS = 2_000;
+/** Longer than it takes a server to notice, and far from the three seconds that mean something. */
+const AWAY_MS = 500;
 const KEYS = Array.from({ length: 12 }, (_, index) => `k${index}`);
 const TOKENS: Readonly<Record<string, string>> = { acme: ACME_WORKER, globex: GLOBEX_WORKER };
 

@@ -170,6 +170,32 @@ it("counts bytes and holds a rate, and is lifted again", async () => {
   expect((await call(server, ours, { rate: null })).status).toBe(403);
 });
 
+it("tells a stream when to come back, also when that is far away", async () => {
+  const { server } = await servers();
+  const stream = await hello(tidemillStream(`127.0.0.1:${server.address("producer").port}`));
+  onCleanup(() => Promise.resolve(stream.close()));
+  const rate = { count: 1, seconds: 86_400 };
+  await call(server, ["PUT", "/v1/tenants/acme/quota"], { rate }, OPERATOR);
+  let seq = 0n;
+  // Once the server knows of the rate, one create of so many uses up a hundred days of it.
+  await eventually(async () => {
+    create(
+      stream,
+      (seq += 1n),
+      Array.from({ length: 100 }, () => ({})),
+    );
+    await stream.until(Number(seq) + 1);
+    expect(refusals(stream).get(seq)).toBe("TM_QUOTA");
+  });
+  const [refused] = stream.received.flatMap(({ message }) =>
+    message?.$case === "refused" ? [message.value.failure] : [],
+  );
+  expect(refused?.retryAfterMs).toBe(86_400_000);
+  create(stream, (seq += 1n));
+  await stream.until(Number(seq) + 1);
+  expect(refusals(stream).get(seq)).toBe("TM_QUOTA"); // It goes on.
+});
+
 it("a repetition under the same key finds its task though the quota came between", async () => {
   const { server, another } = await servers();
   const post = (): Promise<Reply> =>

@@ -114,7 +114,7 @@ it("is not there unless it is asked for, and never stays longer than a stranger"
   expect(await refused.ended).toMatchObject({ code: status.UNIMPLEMENTED });
   const { url: other } = await scene({
     database,
-    server: { reflection: true, helloSeconds: 0.1, strangersMax: 1 },
+    server: { reflection: true, helloSeconds: 1, strangersMax: 1 }, // Both come within it.
   });
   const [first, second] = [reflection(other), reflection(other)];
   const ends = await Promise.all([first.ended, second.ended]);

@@ -20,10 +20,13 @@ type GivenAct = NonNullable<Act["act"]>;
 /** Whose the token of the hello is. */
 export const tenant = "acme";
 
-/** A server at which tasks are handed out, and lost soon. */
+/**
+ * A server at which tasks are handed out, and lost soon: not so soon that whoever comes back at
+ * once is too late on a busy machine.
+ */
 export const HANDED_OUT = {
   worker: { port: 0 },
-  graceSeconds: 0.3,
+  graceSeconds: 1,
   leaseSeconds: 3,
   drainSeconds: 5,
 } as const;

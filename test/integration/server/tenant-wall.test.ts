@@ -2,6 +2,11 @@ import { randomBytes } from "node:crypto";
 import { beforeAll, describe, expect, it } from "vitest";
 import type { Database, Queryable, Store } from "../../../src/db/database.ts";
 import { TenantWall } from "../../../src/db/tenant-wall.ts";
+import {
+  deleteSubscription,
+  readSubscriptions,
+  renewSubscription,
+} from "../../../src/delivery/notices/sql/subscriptions.ts";
 import { type Tidemill, Tidemill as TidemillClass } from "../../../src/index.ts";
 import { readFiringOf, readFirings } from "../../../src/schedules/sql/firings.ts";
 import {
@@ -22,7 +27,8 @@ import {
   redriveDeadLetters,
   reviveTask,
 } from "../../../src/tasks/sql/act.ts";
-import { findTasks, listTasks, readFailures } from "../../../src/tasks/sql/inspect.ts";
+import { findTasks, readFailures } from "../../../src/tasks/sql/inspect.ts";
+import { listTasks } from "../../../src/tasks/sql/list.ts";
 import { openPackOf } from "../../../src/tasks/sql/open-packs.ts";
 import { readWhy } from "../../../src/tasks/sql/why.ts";
 import {
@@ -49,6 +55,7 @@ describe("behind the wall of one tenant", () => {
   let globex: Store;
   let ids: { pending: string; scheduled: string; packed: string; ended: string; dead: string };
   let firing: string;
+  let subscription: string;
 
   beforeAll(async () => {
     database = await testDatabase({ until: "file" });
@@ -81,9 +88,23 @@ describe("behind the wall of one tenant", () => {
        VALUES ($1, 1, '', '')`,
       [pending],
     );
+    await database.pool.query(
+      `WITH held AS (
+         UPDATE tidemill.tasks
+            SET state = 'running', claim_id = $2, leased_by = $2,
+                lease_until = NOW() + INTERVAL '1 day'
+          WHERE id = $1
+         RETURNING id, claim_id, leased_by
+       )
+       INSERT INTO tidemill.task_claims (claim_id, worker_id, check_at, task_ids)
+       SELECT claim_id, leased_by, NOW() + INTERVAL '1 day', ARRAY[id] FROM held`,
+      [await make(), "00000000-0000-4000-8000-0000000000aa"],
+    );
     await mill.schedules.put("nightly", { cron: "@daily", queue: "mails", tenant });
     firing = (await mill.schedules.runNow("nightly", { tenant })).id;
     await mill.queues.pauseKey("mails", "key", { tenant });
+    const added = await mill.subscriptions.add(tenant, { url: "https://hooks.example.org/" });
+    subscription = added.subscription.id;
     const wall = await wallOf(db);
     [acme, globex] = [wall.behind("acme"), wall.behind(tenant)];
     await putTopic(globex, tenant, { name: "mails", policy: {} }, 10);
@@ -93,20 +114,28 @@ describe("behind the wall of one tenant", () => {
 
   const key = { tenant: "globex", name: "nightly" };
 
+  /** But for the time, which goes on. */
+  const whyOf = async (at: Queryable, id: string): Promise<unknown> => {
+    const facts = await readWhy(at, id);
+    return facts === undefined ? undefined : { ...facts, asked_at: undefined };
+  };
+
   // Without a tenant, or with the other's: as a statement would be that forgot its clause.
   const READS: readonly [name: string, read: (db: Queryable) => Promise<unknown>][] = [
     ["find", (at) => findTasks(at, Object.values(ids), {})],
-    ["list", (at) => listTasks(at, { limit: 100 })],
-    ["list dead", (at) => listTasks(at, { limit: 100, state: "dead" })],
-    ["list ended", (at) => listTasks(at, { limit: 100, state: "cancelled" })],
+    ["list", async (at) => (await listTasks(at, { limit: 100 })).rows],
+    ["list dead", async (at) => (await listTasks(at, { limit: 100, state: "dead" })).rows],
+    ["list refused", async (at) => (await listTasks(at, { limit: 100, state: "cancelled" })).rows],
+    ["list running", async (at) => (await listTasks(at, { limit: 100, state: "running" })).rows],
     ["failures", (at) => readFailures(at, ids.pending)],
-    ["why", (at) => readWhy(at, ids.pending)],
-    ["why of a pack", (at) => readWhy(at, ids.packed)],
+    ["why", (at) => whyOf(at, ids.pending)],
+    ["why of a pack", (at) => whyOf(at, ids.packed)],
     ["schedules", (at) => readSchedules(at, {})],
     ["lock schedule", (at) => lockSchedule(at, key)],
     ["firings", (at) => readFirings(at, key, 10)],
     ["firing of", (at) => readFiringOf(at, firing)],
     ["topic", (at) => readTopic(at, "globex", "mails")],
+    ["subscriptions", (at) => readSubscriptions(at, "globex")],
   ];
   const isNothing = (found: unknown): boolean =>
     found === undefined || (Array.isArray(found) && found.length === 0);
@@ -133,6 +162,8 @@ describe("behind the wall of one tenant", () => {
     ["resume schedule", (at) => resumeSchedule(at, key, undefined)],
     ["delete schedule", (at) => deleteSchedule(at, key)],
     ["delete topic", (at) => deleteTopic(at, "globex", "mails")],
+    ["renew subscription", (at) => renewSubscription(at, "globex", subscription, 60)],
+    ["delete subscription", (at) => deleteSubscription(at, "globex", subscription)],
   ];
 
   it("nothing of another is changed", async () => {
@@ -319,8 +350,8 @@ it("the wall stands through a pooler, whose sessions serve all in turn", async (
   const scopes = names.map((tenant) => tenants.of({ tenant, queues: "all" }));
   const rounds = Array.from({ length: 20 }, async () => {
     for (const scope of scopes) await scope.enqueue("mails", [{ payload: scope.tenant }]);
-    const seen = await Promise.all(scopes.map((scope) => scope.tasks({ limit: 100 })));
-    for (const [index, rows] of seen.entries()) {
+    const seen = await Promise.all(scopes.map((scope) => scope.tasks({ limit: 100 }, 100)));
+    for (const [index, { rows }] of seen.entries()) {
       expect(new Set(rows.map(({ tenant }) => tenant))).toEqual(new Set([names[index]]));
     }
   });

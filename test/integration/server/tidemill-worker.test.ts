@@ -280,7 +280,8 @@ it("hears that a task was cancelled, and may not act on it any more", async () =
 it("hears that leases were renewed, and that the time of a task is up", async () => {
   const mails = newQueue();
   const one = await hand().hello({ queues: [mails.name] });
-  await base.mill.enqueue(mails, 1, { tenant, timeoutSeconds: 2 });
+  // Its lease is renewed after a second, and after another one again.
+  await base.mill.enqueue(mails, 1, { tenant, timeoutSeconds: 4 });
   const task = await one.get();
   await eventually(() => expect(one.all("renewed").length).toBeGreaterThan(0));
   const [lease] = one.all("renewed")[0]?.leases ?? [];
@@ -316,11 +317,12 @@ describe("a stream that broke", () => {
     first.ready(3);
     const [kept, said, dropped] = await first.gets(3);
     if (!kept || !said || !dropped) throw new Error("there are three");
+    const second = hand(); // Connects before the grace begins.
     first.stream.close();
     const unknown = { ...tokenOf(kept), generation: 7 };
-    const second = await hand().hello({ queues: [mails.name], held: [tokenOf(kept), unknown] });
-    await eventually(() => expect(second.all("leaseLost")).toEqual([{ tokens: [unknown] }]));
+    await second.hello({ queues: [mails.name], held: [tokenOf(kept), unknown] });
     expect(await second.complete(said)).toBe("completed");
+    await eventually(() => expect(second.all("leaseLost")).toEqual([{ tokens: [unknown] }]));
     // What it did not name is lost after the grace; what it did is still its own.
     const again = await second.get();
     expect(again).toMatchObject({ attempt: 2 });

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { uuidv4 } from "../../../src/base/uuid.ts";
+import type { Queue } from "../../../src/index.ts";
 import { claimPacks } from "../../../src/tasks/sql/packs.ts";
 import type { Task, WorkerHello } from "../../../src/wire/generated/tidemill/v1/worker.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -30,14 +31,26 @@ async function hand(at: Scene, hello: Partial<WorkerHello> = {}): Promise<Remote
   return await RemoteHand.at(at).hello(hello);
 }
 
+async function fill(mails: Queue, count: number): Promise<void> {
+  const payloads = Array.from({ length: count }, (_, n) => ({ payload: n, tenant }));
+  await one.mill.enqueueMany(mails, payloads);
+}
+
+/** A queue of which so many tasks may run at once. */
+async function limited(concurrency: number): Promise<Queue> {
+  const mails = newQueue();
+  await one.mill.queues.define(mails);
+  await one.mill.queues.setLimits(mails.name, { concurrency });
+  return mails;
+}
+
 /** Tasks that a worker got from the first server. */
 async function held(
   count: number,
   mails = newQueue(),
 ): Promise<{ first: RemoteHand; mails: ReturnType<typeof newQueue>; tasks: Task[] }> {
   const first = await hand(one, { queues: [mails.name] });
-  const payloads = Array.from({ length: count }, (_, n) => ({ payload: n, tenant }));
-  await one.mill.enqueueMany(mails, payloads);
+  await fill(mails, count);
   first.ready(count);
   return { first, mails, tasks: await first.gets(count) };
 }
@@ -71,8 +84,8 @@ describe("a result", () => {
   it("is taken by any server, once, and told again to who asks again", async () => {
     const { first, tasks } = await held(1);
     const task = taskOf(tasks);
-    first.stream.close();
     const second = await hand(other);
+    first.stream.close();
     expect(await second.act([task, complete({ by: "the other server" })])).toEqual(["completed"]);
     const back = await hand(one);
     expect(await back.act([task, complete()], [task, nack(0)])).toEqual([
@@ -119,10 +132,10 @@ describe("a result", () => {
     const { first, mails, tasks } = await held(3);
     const [task, ...said] = tasks;
     if (!task) throw new Error("no task came");
-    first.stream.close();
     const second = await hand(other, { queues: [mails.name] });
     // One claim took all of them: what became of some must not hide the others.
     for (const one of said) expect(await second.complete(one)).toBe("completed");
+    first.stream.close();
     const again = await second.get();
     expect(again).toMatchObject({ attempt: 2, lease: { token: { generation: 2 } } });
     expect(await second.complete(task)).toBe("TM_LEASE_LOST");
@@ -212,6 +225,25 @@ describe("a worker that comes back to another server", () => {
     expect((await one.mill.tasks.get(tokenOf(cancelled).taskId)).state).toBe("cancelled");
   });
 
+  it("keeps as many as a stream may have", async () => {
+    const server = { ...HANDED_OUT, graceSeconds: 30, leaseSeconds: 60 };
+    const from = await scene({ server });
+    const to = await scene({ server, database: from.database });
+    const [mails, count] = [newQueue(), 2_500];
+    const first = await hand(from, { queues: [mails.name] });
+    const payloads = Array.from({ length: count }, (_, n) => ({ payload: n, tenant }));
+    await from.mill.enqueueMany(mails, payloads);
+    first.ready(count);
+    const held = (await first.gets(count)).map(tokenOf);
+    first.stream.close();
+    const second = await hand(to, { queues: [mails.name], held });
+    await eventually(() => {
+      const kept = second.all("renewed").flatMap(({ leases }) => leases);
+      expect(new Set(kept.map(({ token }) => token?.taskId)).size).toBe(count);
+    });
+    expect(second.all("leaseLost")).toEqual([]);
+  });
+
   it("keeps those behind a task of the same key waiting for it", async () => {
     const mails = newQueue();
     const enqueue = (n: number, partitionKey: string) =>
@@ -232,6 +264,57 @@ describe("a worker that comes back to another server", () => {
     const next = (await second.gets(4))[3];
     expect(next).toMatchObject({ partitionKey: "order:1", attempt: 1 });
     expect(JSON.parse(next?.payload.toString() ?? "")).toBe(2);
+  });
+
+  it("keeps it in its slot of a limited queue, however long it runs there", async () => {
+    const mails = await limited(1);
+    const first = await hand(one, { queues: [mails.name] });
+    await fill(mails, 2);
+    const task = await first.get();
+    first.stream.close();
+    const second = await hand(other, { queues: [mails.name], held: [tokenOf(task)] });
+    const third = await hand(one, { queues: [mails.name] });
+    for (const worker of [second, third]) worker.ready(1);
+    // By then the first server would have taken it for reaped, had nobody renewed it.
+    await eventually(async () => {
+      const { rows } = await one.database.pool.query<{ is_long_ago: boolean }>(
+        `SELECT claimed_at < NOW() - INTERVAL '9 seconds' AS is_long_ago
+           FROM tidemill.tasks WHERE id = $1`,
+        [tokenOf(task).taskId],
+      );
+      expect(rows).toEqual([{ is_long_ago: true }]);
+    });
+    expect([...second.all("tasks"), ...third.all("tasks")]).toEqual([]);
+    expect(await second.complete(task)).toBe("completed");
+    await eventually(() => expect([...second.all("tasks"), ...third.all("tasks")]).toHaveLength(1));
+  });
+
+  it("leaves slots of what ended to others when the first server has stopped", async () => {
+    const stopping = await scene({
+      server: { ...HANDED_OUT, drainSeconds: 0.3 },
+      database: one.database,
+    });
+    const mails = await limited(2);
+    const first = await hand(stopping, { queues: [mails.name] });
+    await fill(mails, 3);
+    first.ready(2);
+    const [ends, runs] = await first.gets(2);
+    if (!ends || !runs) throw new Error("there are two");
+    const before = await leasedBy(runs);
+    const names = [tokenOf(ends), tokenOf(runs)];
+    const second = await hand(other, { queues: [mails.name], held: names });
+    for (const task of [ends, runs]) {
+      await eventually(async () => expect(await leasedBy(task)).not.toBe(before));
+    }
+    await stopping.server.stop();
+    second.ready(1);
+    expect(await second.complete(ends)).toBe("completed");
+    const [third] = await second.gets(1);
+    expect(third).toMatchObject({ attempt: 1 });
+    expect(await one.mill.tasks.get(tokenOf(runs).taskId)).toMatchObject({ state: "running" });
+    for (const task of [runs, taskOf(second.tasks)]) {
+      expect(await second.complete(task)).toBe("completed");
+    }
   });
 
   it("loses it there when it goes without a word", async () => {
@@ -266,7 +349,6 @@ describe("a worker that comes back to another server", () => {
     const { first, mails, tasks } = await held(2);
     const [kept, left] = tasks;
     if (!kept || !left) throw new Error("there are two");
-    first.stream.close();
     const names = [tokenOf(kept), tokenOf(left)];
     const locker = await one.database.pool.connect();
     await locker.query("BEGIN");
@@ -275,6 +357,7 @@ describe("a worker that comes back to another server", () => {
     await adopting(1);
     const b = await hand(other, { queues: [mails.name], held: names.slice(0, 1) });
     await adopting(2);
+    first.stream.close(); // Its server gives it up soon, and finds both waiting before it.
     await locker.query("ROLLBACK");
     locker.release();
     // Answered when the second has it: its hello comes first, with all that it brought.
@@ -325,6 +408,36 @@ describe("a worker that comes back to another server", () => {
     const outcomes = await one.mill.tasks.failures(token.taskId);
     expect(outcomes.map(({ outcome }) => outcome)).toEqual(["timeout"]);
   });
+});
+
+it("leaves its slot soon when its worker has gone, however long its lease", async () => {
+  const patient = await scene({
+    server: { ...HANDED_OUT, leaseSeconds: 60 },
+    database: one.database,
+  });
+  const mails = await limited(1);
+  const first = await hand(patient, { queues: [mails.name] });
+  await fill(mails, 2);
+  await first.get();
+  first.stream.close();
+  const second = await hand(patient, { queues: [mails.name] });
+  second.ready(1);
+  await eventually(() => expect(second.tasks).toHaveLength(1), { timeoutMs: 10_000 });
+});
+
+it("leaves the slots of a limited queue to the server at which it is ordered", async () => {
+  const [mails, letters] = [newQueue(), newQueue()];
+  await one.mill.queues.define(mails);
+  await one.mill.queues.setLimits(mails.name, { concurrency: 1 });
+  const first = await hand(one, { queues: [mails.name, letters.name] });
+  await one.mill.enqueue(mails, 0, { tenant });
+  expect(await first.complete(await first.get())).toBe("completed");
+  first.ready(1, [letters.name]); // It wants something, and nothing of the limited queue.
+  const second = await hand(other, { queues: [mails.name] });
+  for (let n = 1; n <= 20; n += 1) {
+    await one.mill.enqueue(mails, n, { tenant });
+    expect(await second.complete(await second.get())).toBe("completed");
+  }
 });
 
 it("holds a lease as long as the worker asks, and no longer than the task may take", async () => {

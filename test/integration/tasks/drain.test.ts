@@ -64,7 +64,7 @@ describe("a worker that is told to stop", () => {
     const old = await startTaskProcess({
       url: database.url,
       queue: "orders",
-      options: { drainTimeout: 20_000, leaseSeconds: 1 },
+      options: { drainTimeout: 20_000, leaseSeconds: 2 },
     });
     await old.heard("waiting");
     const leaseUntil = async (): Promise<Date | undefined> =>
@@ -76,7 +76,7 @@ describe("a worker that is told to stop", () => {
     const before = await leaseUntil();
     await eventually(async () => {
       const passedMs = ((await leaseUntil())?.getTime() ?? 0) - (before?.getTime() ?? 0);
-      expect(passedMs).toBeGreaterThan(1_500);
+      expect(passedMs).toBeGreaterThan(3_000);
     });
     old.openGate();
     expect(await old.ended).toBe(0);

@@ -128,7 +128,8 @@ describe("the same idempotency key", () => {
     await eventually(async () => {
       const waiting = await readColumn<number>(
         database,
-        "SELECT count(*)::int FROM pg_locks WHERE NOT granted",
+        `SELECT count(*)::int FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'`,
       );
       expect(waiting).toEqual([2]);
     });

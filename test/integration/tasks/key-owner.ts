@@ -25,6 +25,7 @@ export interface KeyOwner {
   readonly keys: KeyClaimer;
   readonly settling: Settling;
   readonly session: TaskSession;
+  readonly db: Database;
   /** The ids that a claim takes, in order. */
   claim(): Promise<string[]>;
   /** The same of the heads of held keys. */
@@ -79,7 +80,8 @@ export async function ownAll(
       handlers: [handler],
       concurrency: 10,
       agingSeconds: 10,
-      lostMs: 1_000,
+      findStanding: nothing,
+      isLimited: () => false,
       random: Math.random,
       fairnessTurn: 50,
       onRoom: nothing,
@@ -119,6 +121,7 @@ export async function ownAll(
     keys,
     settling,
     session,
+    db,
     claim: () => taking((take) => keys.claim(1_000, facts, take)),
     claimHeads: () => taking((take) => keys.claimHeads(1_000, facts, take)),
   };

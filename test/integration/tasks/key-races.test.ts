@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { completed, queue, type Tidemill } from "../../../src/index.ts";
+import { NO_LIMITS } from "../../../src/tasks/limits.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type KeyOwner, ownAll } from "./key-owner.ts";
@@ -33,13 +34,27 @@ beforeEach(async () => {
   );
 });
 
-async function holdFirst(): Promise<void> {
+async function holdFirst(why: "retry" | "probation" = "retry"): Promise<void> {
   await database.pool.query(
     `INSERT INTO tidemill.key_holds
             (key_space_id, tenant, partition_key, lane, why, until, task_id)
-     SELECT 0, tenant, partition_key, lane, 'retry', NOW(), id FROM tidemill.tasks`,
+     SELECT 0, tenant, partition_key, lane, $1, NOW(), id FROM tidemill.tasks`,
+    [why],
   );
 }
+
+describe("the head of a held key", () => {
+  it.each(["retry", "probation"] as const)(
+    "waits for the rate of its key, which its new owner does not know: %s",
+    async (why) => {
+      const keyRate = { count: 1, seconds: 1.5 };
+      await holdFirst(why);
+      owner.keys.useLimits(new Map([["orders", { ...NO_LIMITS, keyRate }]]));
+      expect(await owner.claimHeads()).toEqual([]);
+      await eventually(async () => expect(await owner.claimHeads()).toEqual([first]));
+    },
+  );
+});
 
 describe("a key that is held while somebody asks which are", () => {
   it("is not forgotten when the answer says that none is", async () => {

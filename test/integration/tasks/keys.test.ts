@@ -6,7 +6,7 @@ import { gate } from "./scene.ts";
 
 const FAST = {
   heartbeatInterval: 200,
-  heartbeatTimeout: 1_000,
+  heartbeatTimeout: 5_000,
   rebalanceInterval: 200,
   dispatcherStrategy: "notify" as const,
 };
@@ -53,7 +53,7 @@ describe("tasks of one key", () => {
       if (task.payload.n === 1) await head.opened;
       ran.push(task.payload.n);
     });
-    await mill.startWorker({ ...FAST, handlers: [handler], leaseSeconds: 1 });
+    await mill.startWorker({ ...FAST, handlers: [handler], leaseSeconds: 5 });
     const ids: string[] = [];
     for (const n of [1, 2, 3]) {
       const { id } = await mill.enqueue(orders, { n }, { partitionKey: "order:1" });

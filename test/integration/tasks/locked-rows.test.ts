@@ -108,7 +108,7 @@ async function expectOthersEnd(one: Scene): Promise<void> {
       const states = await Promise.all(others.map((other) => stateOf(one, other)));
       expect(states).toEqual(["completed", "scheduled", "failed", "dead"]);
     },
-    { timeoutMs: 4_000 },
+    { timeoutMs: 8_000 },
   );
 }
 
@@ -131,9 +131,7 @@ describe.each([
     await expectOthersEnd(one);
     expect(await stateOf(one, held)).toBe("running");
     await one.release();
-    await eventually(async () => expect(await stateOf(one, held)).toBe(state), {
-      timeoutMs: 4_000,
-    });
+    await eventually(async () => expect(await stateOf(one, held)).toBe(state));
   });
 });
 

@@ -235,7 +235,7 @@ describe("nack", () => {
   it("of 0 comes back at once, and too many are a death", async () => {
     const scene = await run(() => nack(0, "not yet"), { maxAttempts: 4 });
     // Far below the time after which a worker looks though nobody told it of work.
-    await eventually(async () => expect(await stateOf(scene)).toBe("dead"), { timeoutMs: 3_000 });
+    await eventually(async () => expect(await stateOf(scene)).toBe("dead"), { timeoutMs: 12_000 });
     expect(scene.attempts).toEqual([1, 2, 3, 4]);
     const failures = await scene.mill.tasks.failures(scene.handle.id);
     expect(failures.map(({ outcome }) => outcome)).toEqual(["nack", "nack", "nack", "nack"]);
@@ -433,10 +433,31 @@ describe("waiting for a result", () => {
 });
 
 describe("a result schema", () => {
+  const isText = (value: unknown) =>
+    typeof value === "string" ? { value } : { issues: [{ message: "must be a text" }] };
+  const resultSchema = { "~standard": { version: 1, vendor: "test", validate: isText } } as const;
+
+  it("checks what a handler completes itself, before anything is written", async () => {
+    const database = await testDatabase();
+    const mill = await database.connect();
+    const mails = queue("mails", { resultSchema });
+    const handler = mails.handle(async (_task, context) => {
+      await inTransaction(database, "COMMIT", async (client) => {
+        await expect(context.complete(client, 1)).rejects.toThrow(/must be a text/);
+        await context.complete(client, "done");
+      });
+    });
+    await mill.startWorker({ ...BRISK, handlers: [handler] });
+    const handle = await mill.enqueue(mails, 1);
+    expect(await handle.result()).toBe("done");
+    const { completions, leaseLosses } = mill.taskMetrics;
+    const of = { queue: "mails" };
+    await eventually(() => expect(completions.value(of) + leaseLosses.value(of)).toBe(1));
+    expect(leaseLosses.value(of)).toBe(0);
+    expect(await mill.tasks.failures(handle.id)).toEqual([]);
+  });
+
   it("refuses a result that does not fit, which is a failure", async () => {
-    const isText = (value: unknown) =>
-      typeof value === "string" ? { value } : { issues: [{ message: "must be a text" }] };
-    const resultSchema = { "~standard": { version: 1, vendor: "test", validate: isText } } as const;
     const scene = await run((attempt) => completed(attempt === 1 ? 1 : "two"), { resultSchema });
     expect(await scene.handle.result()).toBe("two");
     expect(await scene.mill.tasks.failures(scene.handle.id)).toMatchObject([

@@ -14,6 +14,7 @@ import { Renewer } from "../../../src/tasks/renewer.ts";
 import { TaskSession } from "../../../src/tasks/session.ts";
 import { settleRefused } from "../../../src/tasks/settlement.ts";
 import { Settling } from "../../../src/tasks/settling.ts";
+import { findStanding } from "../../../src/tasks/sql/lease.ts";
 import { type ClaimedPacks, claimPacks } from "../../../src/tasks/sql/packs.ts";
 import { onCleanup, type TestDatabase } from "../../support/database.ts";
 import { engineDatabase } from "../../support/engine-database.ts";
@@ -61,7 +62,8 @@ export async function startPackWorker(
     concurrency: 200,
     agingSeconds: 10,
     fairnessTurn: 50,
-    lostMs: leaseSeconds * 1_000,
+    findStanding: (tokens) => findStanding(db, tokens),
+    isLimited: () => false,
     onRoom: nothing,
     onDry: nothing,
     onHeadEnded: nothing,

@@ -306,10 +306,10 @@ describe("a pack that was claimed", () => {
 
   it("keeps its lease as long as one of its tasks runs", async () => {
     const over = gate();
-    const options = { leaseSeconds: 1 };
+    const options = { leaseSeconds: 2 };
     const { database, ids, mill } = await claimedPack(() => over.opened, options);
     await mill.startWorker({ handlers: [queue("others").handle(() => {})] }); // It reaps.
-    const until = "SELECT max(lease_until) > min(claimed_at) + INTERVAL '3 s' FROM tidemill.tasks";
+    const until = "SELECT max(lease_until) > min(claimed_at) + INTERVAL '5 s' FROM tidemill.tasks";
     await eventually(async () => expect(await readColumn(database, until)).toEqual([true]));
     over.open();
     await eventuallyAt(database, { ended: 30, packs: 0, rows: 0 });
@@ -370,18 +370,21 @@ describe("a pack that was claimed", () => {
 
   it("is neither reaped nor lost while a transaction has it locked", async () => {
     let isAborted = false;
+    const locked = gate(); // Before that the end of one of them would open the pack.
     const { database, mill, ids, pack, worker } = await claimedPack(
       async ({ n }, { signal }) => {
+        await locked.opened;
         if (n !== 7) return;
         await new Promise((resolve) => signal.addEventListener("abort", resolve));
         isAborted = true;
       },
-      { leaseSeconds: 1 },
+      { leaseSeconds: 3 }, // Renewing it would open it, too.
     );
     const session = await database.session();
     await session.query("BEGIN");
     // As assert_lease does.
     await session.query("SELECT FROM tidemill.task_packs WHERE id = $1 FOR UPDATE", [pack.id]);
+    locked.open();
     await mill.startWorker({ handlers: [queue("others").handle(() => {})] }); // It reaps.
     const lapsed = "SELECT lease_until < NOW() - INTERVAL '1 s' FROM tidemill.task_packs";
     await eventually(async () => expect(await readColumn(database, lapsed)).toEqual([true]));

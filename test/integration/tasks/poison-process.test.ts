@@ -57,11 +57,11 @@ it.each(["exit", "kill"] as const)(
       startTaskProcess({
         url: database.url,
         queue: "orders",
-        options: { concurrency: 1_000, leaseSeconds: 1 },
+        options: { concurrency: 1_000 },
       }),
     );
     await eventually(async () => expect(await deadLetters(database)).toHaveLength(1), {
-      timeoutMs: 28_000,
+      timeoutMs: 45_000,
       everyMs: 50,
     });
     const dead = { id: killer, cause: "worker_lost", losses: 2, attempt: 4 };
@@ -106,7 +106,7 @@ it("buries a keyed task that takes its process along, and goes on with its key",
     startTaskProcess({
       url: database.url,
       queue: "orders",
-      options: { concurrency: 1_000, leaseSeconds: 1 },
+      options: { concurrency: 1_000 },
     }),
   );
   await eventually(

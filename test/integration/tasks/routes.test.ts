@@ -23,9 +23,9 @@ describe("a route", () => {
       { type: "OrderPaid", data: { total: 4 } },
     ]);
     const stored = await mill.tasks.list({ queue: "receipts" });
-    expect(stored.map((task) => [task.payload, task.partitionKey])).toEqual([
-      [{ order: "1", total: 4 }, "order:1"],
-      [{ order: "1", total: 3 }, "order:1"],
+    expect(stored.map((task) => [task.payload, task.partitionKey, task.causedBy])).toEqual([
+      [{ order: "1", total: 4 }, "order:1", "3"],
+      [{ order: "1", total: 3 }, "order:1", "2"],
     ]);
   });
 

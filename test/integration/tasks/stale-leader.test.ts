@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { expect, it } from "vitest";
 import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
-import { beginTerm } from "../../../src/cluster/sql/leader.ts";
+import { beginTerm, holdTerm } from "../../../src/cluster/sql/leader.ts";
 import { type Connection, Database } from "../../../src/db/database.ts";
 import { resolveNames } from "../../../src/db/names.ts";
 import { moveBuckets } from "../../../src/tasks/bucket-moves.ts";
@@ -86,7 +86,7 @@ async function keepHouse({ db }: Scene, term: bigint, leaderId: string): Promise
     },
   };
   const options = { workerId: leaderId, term: () => term, channel: "tasks", onWork: () => {} };
-  const timing = { clock, turnMs: 1_000, leaseMs: 1_000 };
+  const timing = { clock, turnMs: 1_000, leaseMs: 1_000, heartbeatTimeoutMs: 1_000 };
   const more = { ...timing, logger: silentLogger, metrics: new TaskMetrics() };
   await new Housekeeper(db, { ...options, ...more }).run(stop.signal);
 }
@@ -238,4 +238,19 @@ it("leads on in a new term when its term was taken away under its feet", async (
   await eventually(async () => {
     expect(await readLive(database.pool)).toMatchObject([{ id, state: "pending" }]);
   });
+});
+
+it("keeps nobody from the lead for long when it falls silent while it writes", async () => {
+  const { db, connection, members } = await newScene();
+  const [stale, next] = members;
+  const term = await beginTerm(connection, stale);
+  // It is paused or cut off here: the server hears nothing more of it.
+  const silent = await db.connect("silent");
+  onCleanup(() => silent.close());
+  await silent.client.query("BEGIN");
+  expect(await holdTerm(silent, term, stale)).toBe(true);
+  const startedAtMs = performance.now();
+  expect(await beginTerm(connection, next)).toBe(term + 1n);
+  // Any other transaction of ours may rest for ten.
+  expect(performance.now() - startedAtMs).toBeLessThan(8_000);
 });

@@ -499,6 +499,23 @@ describe("dead letters", () => {
   });
 });
 
+describe("what a person changes", () => {
+  it.each([
+    ["pause", "queues", ({ queues }: Tidemill) => queues.pause("orders")],
+    ["resume", "queues", ({ queues }: Tidemill) => queues.resume("orders")],
+    ["setLimits", "queues", ({ queues }: Tidemill) => queues.setLimits("orders", { rate: null })],
+    ["resetLimits", "queues", ({ queues }: Tidemill) => queues.resetLimits("orders")],
+    ["pauseKey", "key_holds", ({ queues }: Tidemill) => queues.pauseKey("orders", "key")],
+  ] as const)("is told to all workers in the same transaction: %s", async (_act, table, act) => {
+    const { database, mill } = await open();
+    await mill.enqueue(ORDERS, 1);
+    await act(mill);
+    const one = `SELECT count(*)::int FROM tidemill.${table} AS changed
+                   JOIN tidemill.cluster_changes AS told ON told.xmin = changed.xmin`;
+    expect(await readColumn(database, one)).toEqual([1]);
+  });
+});
+
 describe("the counts of a queue", () => {
   it("are right after many different ends", async () => {
     const { database, mill } = await open();

@@ -17,7 +17,7 @@ import {
 const ORDERS = orders();
 
 /** As in the source: a heartbeat TTL of several intervals, and a lease of several TTLs. */
-const SCALED = { ...QUICK, leaseSeconds: 3 };
+const SCALED = { ...QUICK, heartbeatTimeout: 2_000, leaseSeconds: 8 };
 
 /** Whose bucket the key is in. */
 async function ownerOf(pool: pg.Pool, key: string): Promise<string | undefined> {
@@ -54,6 +54,10 @@ it("recovers a crashed worker's key step by step: heartbeat, TTL, lease, next ow
     startTaskProcess({ url, queue: "orders", options: SCALED });
   const first = await start(); // It leads: whoever crashes is not the leader.
   await eventuallyDone(database, 1);
+  await eventually(async () => {
+    const { rows } = await pool.query("SELECT leader_id FROM tidemill.leader_term");
+    expect(rows).toEqual([{ leader_id: first.ids[0] }]);
+  });
   const [second, third] = await Promise.all([start(), start()]);
   await eventually(async () => {
     const { rows } = await pool.query<{ count: number }>(

@@ -182,11 +182,31 @@ describe("why a task does not run:", () => {
       range(3).map(() => ({ payload: "ok" })),
     );
     await tasks[1]?.result();
-    await eventually(async () =>
-      expect(await one.mill.tasks.why(tasks[2]?.id ?? "")).toBe(
-        'queue "orders" is rate limited: its 2 starts per 600 s are used up',
-      ),
-    );
+    const why = "its 2 starts per 600 s are used up";
+    const limited = new RegExp(`^queue "orders" is rate limited until (${AT}): ${why}$`);
+    await eventuallySays(one, tasks[2]?.id ?? "", limited);
+    const [, until = ""] = limited.exec(await one.mill.tasks.why(tasks[2]?.id ?? "")) ?? [];
+    const claimedAt = "SELECT min(claimed_at) FROM tidemill.task_history";
+    const [start] = await readColumn<Date>(one.database, claimedAt);
+    const seconds = (Date.parse(until) - (start?.getTime() ?? 0)) / 1000;
+    expect(seconds).toBeGreaterThanOrEqual(600);
+    expect(seconds).toBeLessThan(607); // Starts are summed up in hundredths.
+  });
+
+  it("the rate of its key is used up, or its owner does not know it yet", async () => {
+    const one = await scene({ limits: { keyRate: { count: 1, seconds: 4 } } });
+    await eventually(async () => expect((await one.mill.queues.ring())[0]?.owners).toHaveLength(1));
+    const [head, next] = await one.mill.enqueueMany("orders", [
+      { payload: "ok", partitionKey: "key" },
+      { payload: "ok", partitionKey: "key" },
+    ]);
+    const limited = `^key "key" is rate limited until ${AT}: `;
+    const taken = new RegExp(`${limited}its worker has just taken it over$`);
+    await eventuallySays(one, head?.id ?? "", taken);
+    await head?.result();
+    const used = new RegExp(`${limited}its 1 start per 4 s is used up$`);
+    await eventuallySays(one, next?.id ?? "", used);
+    await next?.result();
   });
 
   it("others are before it, or every slot is taken", async () => {

@@ -20,8 +20,7 @@ import type { Connection, Queryable } from "../../../src/db/database.ts";
 import {
   bucketSet,
   readKeySpaceOwners,
-  readKeySpaceSizes,
-  readTaskMembers,
+  readRing,
   removeBucketOwner,
   writeBucketOwner,
 } from "../../../src/tasks/sql/bucket-owners.ts";
@@ -241,7 +240,8 @@ export class Moves {
     },
     claimHeads: () => {
       const request = { ...this.#claim, ...this.#owner, keySpaceId: 0, baseId: 0 };
-      const wanted = { all: 2, probation: this.#random.below(2), exceptQueues: [] };
+      const exceptKeys = this.#random.chance(0.2) ? [`t\u001f${this.#some(KEYS)}`] : [];
+      const wanted = { all: 2, probation: this.#random.below(2), exceptQueues: [], exceptKeys };
       return async (db) => taken(await claimHeldHeads(db, request, KEY_LANES, wanted));
     },
     bar: () => {
@@ -355,7 +355,7 @@ export class Moves {
     },
     promote: () => (db) => promoteTasks(db, 10),
     advance: () => async (db) => numbers(await advanceHolds(db, 0, KEY_LANES)),
-    nextHold: () => async (db) => (await nextHoldSeconds(db, 0, KEY_LANES)) > 0,
+    nextHold: () => async (db) => (await nextHoldSeconds(db, 0, KEY_LANES, [])) > 0,
     owners: () => async (db) => {
       const spaces = await readKeySpaceOwners(db);
       return spaces.map(({ owners, ...space }) => ({
@@ -363,15 +363,13 @@ export class Moves {
         owners: owners.map((owner) => JSON.stringify(owner)).sort(),
       }));
     },
-    sizes: () => async (db) => {
-      const spaces = await readKeySpaceSizes(db);
-      return spaces.map(({ sizes, ...space }) => ({
+    ring: () => async (db) => {
+      const { members, spaces } = await readRing(db, MARGIN_SECONDS);
+      const sizes = spaces.map(({ sizes, ...space }) => ({
         ...space,
         sizes: sizes.map((size) => JSON.stringify(size)).sort(),
       }));
-    },
-    members: () => async (db) => {
-      return ids((await readTaskMembers(db, MARGIN_SECONDS)).map((one) => one.workerId));
+      return { members: ids(members.map((one) => one.workerId)), sizes };
     },
     writeOwner: () => {
       const { workerId: worker, epoch } = this.#owner;

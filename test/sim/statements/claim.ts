@@ -266,6 +266,7 @@ export const claimStatements: SimStatements = {
         paused_at: null,
         pause_reason: null,
         is_provisional: false,
+        introduced_by: null,
         is_open: false,
       })),
   ),

@@ -205,4 +205,8 @@ export const endStatements: SimStatements = {
   tasks_bury: terminal(() => "dead"),
   tasks_renew: renew,
   tasks_find_cancelled: reading(() => []),
+  tasks_find_standing: reading((scene, values) => {
+    const given = tokensOf(values);
+    return held(scene, given).map(({ token }) => ({ place: given.indexOf(token) + 1 }));
+  }),
 };

@@ -70,7 +70,8 @@ function* advance({ run, tables }: Scene, values: readonly unknown[]): Steps<obj
 /** src/tasks/sql/holds.ts */
 export const holdStatements: SimStatements = {
   key_holds_advance: advance,
-  key_holds_next: reading(({ run, tables }, [keySpaceId, lanes]) => {
+  key_holds_next: reading(({ run, tables }, [keySpaceId, lanes, except]) => {
+    if ((except as unknown[]).length > 0) throw new Error("rates are not simulated");
     const asked = new Set(numbersOf(lanes));
     const untils = run
       .rows(tables.holds, (hold) => hold.keySpaceId === keySpaceId && asked.has(hold.lane))

@@ -147,7 +147,7 @@ function namedHeads(
 function dueHeads(
   { run, tables }: Scene,
   named: readonly Named[],
-  exceptQueues: readonly string[],
+  except: { readonly queues: readonly string[]; readonly keys: readonly string[] },
 ): { readonly found: Found<TaskRow>; readonly until: number }[] {
   const firsts = named.filter(({ hold }, place) => {
     return named.findIndex((other) => isOfKey(hold)(other.hold)) === place;
@@ -166,14 +166,18 @@ function dueHeads(
       (before) =>
         before.lane === task.lane && orderOf(before) < orderOf(task) && isOfKey(hold)(before),
     );
-    const isDue = isPending(task) && task.runAt <= run.now && !exceptQueues.includes(task.queue);
+    const isRefused =
+      except.queues.includes(task.queue) ||
+      except.keys.includes(`${hold.tenant}\u001f${hold.partitionKey}`);
+    const isDue = isPending(task) && task.runAt <= run.now && !isRefused;
     return isDue && !isOther && !isBehind ? [{ found, until: hold.until ?? Infinity }] : [];
   });
 }
 
 function* claimHeads(scene: Scene, values: readonly unknown[]): Steps<readonly object[]> {
   const { run, tables } = scene;
-  const [, workerId, , keySpaceId, epoch, lanes, all, probation, proofs, , , except] = values;
+  const [, workerId, , keySpaceId, epoch, lanes, all, probation, proofs] = values;
+  const except = { queues: values[11] as string[], keys: values[13] as string[] };
   refuseProofs(proofs);
   const isMine = (owner: OwnerRow): boolean =>
     owner.keySpaceId === keySpaceId &&
@@ -183,7 +187,7 @@ function* claimHeads(scene: Scene, values: readonly unknown[]): Steps<readonly o
   // PostgreSQL looks at the owner only when there is something to be claimed.
   const isOwner = named.length > 0 && (yield* lockOwner(run, tables, isMine));
   if (isOwner) yield* lockQueues(run, tables, keySpaceId);
-  const due = isOwner ? dueHeads(scene, named, except as string[]) : [];
+  const due = isOwner ? dueHeads(scene, named, except) : [];
   if (isOwner) run.tx.isAsync = true;
   due.sort((a, b) => a.until - b.until);
   const some = [
@@ -325,23 +329,22 @@ export const keyStatements: SimStatements = {
           }),
       })),
   ),
-  bucket_owner_sizes: reading(({ run, tables }) =>
-    spacesOf(run, tables).map((space) => ({
+  bucket_ring: reading(({ run, tables }, [seconds]) => {
+    const spaces = spacesOf(run, tables).map((space) => ({
       ...space,
       sizes: run
         .rows(tables.owners, (owner) => owner.keySpaceId === space.key_space_id)
         .map(({ workerId, buckets }) => ({ worker: workerId, count: buckets.length })),
-    })),
-  ),
-  bucket_members: reading(({ run, tables }, [seconds]) =>
-    run
+    }));
+    const members = run
       .rows(tables.nodes, (node) => node.heartbeatAt >= run.now - secondsToMs(seconds))
       .flatMap(({ workerId }) =>
         run
           .rows(tables.infos, (info) => info.workerId === workerId && info.status === "active")
           .map(({ queues }) => ({ worker_id: workerId, queues, tenants: [] })),
-      ),
-  ),
+      );
+    return [{ members, spaces }];
+  }),
   *bucket_owner_write({ run, tables }, [keySpaceId, workerId, expected, buckets]) {
     const row = {
       keySpaceId: Number(keySpaceId),

@@ -49,4 +49,6 @@ export const otherStatements: SimStatements = {
   idempotency_expire: nothing,
   deliveries_forget: nothing,
   feed_forget: nothing,
+  subscriptions_forget: nothing,
+  audit_forget: nothing,
 };

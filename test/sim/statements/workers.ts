@@ -117,12 +117,13 @@ export const workerStatements: SimStatements = {
     );
   },
   *worker_deregister({ run, tables }, [workerId]) {
-    yield* removeNodes(run, tables, (id) => id === workerId);
     yield* run.updateAll(
       tables.infos,
       (info) => info.workerId === workerId && isHere(info),
       () => ({ status: "stopped" as const, endedAt: run.now, lastSeenAt: run.now }),
     );
+    // PostgreSQL runs a WITH that nothing refers to when the statement itself is done.
+    yield* removeNodes(run, tables, (id) => id === workerId);
     return [];
   },
   workers_live: reading(({ run, tables }, [seconds]) => {

@@ -42,6 +42,15 @@ export function brokenLinks(): string[] {
   );
 }
 
+/** Pages of a folder to which its README.md does not lead. */
+export function unlistedPages(folder: string): string[] {
+  const index = `${folder}/README.md`;
+  const links = Array.from(withoutCode(textOf(index)).matchAll(LINK), (match) => match[1] ?? "");
+  const listed = new Set(links.map((target) => posix.join(folder, target.split("#")[0] ?? "")));
+  const pages = FILES.filter((file) => file.startsWith(`${folder}/`) && file.endsWith(".md"));
+  return pages.filter((page) => page !== index && !listed.has(page));
+}
+
 function faultOf(file: string, target: string): string | undefined {
   if (/^[a-z][a-z+.-]*:/i.test(target)) return undefined;
   const [path = "", anchor] = target.split("#");

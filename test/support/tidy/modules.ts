@@ -66,7 +66,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   client: ["base", "wire"],
   adapters: ["tasks", ...below("tasks")],
   embedded: ["base"],
-  cli: [...ALL, "client", "adapters", "embedded"],
+  checker: [],
+  cli: [...ALL, "checker", "client", "adapters", "embedded"],
   testing: [...ALL, "wire", "client", "adapters", "embedded", "cli", ""],
   "": [...ALL, "client", "adapters"],
 };

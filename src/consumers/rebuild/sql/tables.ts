@@ -61,6 +61,20 @@ export async function lockConsumerTables(tx: Queryable): Promise<StoredTables[]>
   }));
 }
 
+const DECLARED = statement(
+  "consumer_tables_declared",
+  `SELECT consumer_name AS consumer, tables
+     FROM {schema}.consumer_tables
+    ORDER BY consumer_name COLLATE "C"`,
+);
+
+/** Consumers that say which tables they write. */
+export async function readDeclaredTables(
+  db: Queryable,
+): Promise<{ readonly consumer: string; readonly tables: readonly string[] }[]> {
+  return await db.query(DECLARED);
+}
+
 const RESOLVE = statement(
   "rebuild_resolve_tables",
   `SELECT one.name, found.schema_name

@@ -1,5 +1,4 @@
 import type { Queryable } from "../../../db/database.ts";
-import { readCeiling } from "../../../db/sql/epoch.ts";
 import { statement } from "../../../db/statement.ts";
 import type { StoredRow } from "../feed-row.ts";
 
@@ -31,31 +30,6 @@ export async function listen(
   if (row === undefined) throw new Error("the database did not say which era it is");
   const { era, settled, floor } = row;
   return { era, settled: settled === null ? undefined : BigInt(settled), floor: BigInt(floor) };
-}
-
-// Every statement that tells the feed, or found nobody to tell, has this lock until its transaction
-// ends, and took it before it asked and before it drew a position. Readable by every role.
-const WRITERS = statement(
-  "feed_writers",
-  `SELECT DISTINCT lock.virtualtransaction AS writer
-     FROM pg_locks AS lock
-    WHERE lock.locktype = 'relation'
-      AND lock.mode = 'RowExclusiveLock'
-      AND lock.granted
-      AND lock.pid IS DISTINCT FROM pg_backend_pid()
-      AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND lock.relation = '{schema}.feed_changes'::regclass`,
-);
-
-/** Transactions that may be writing to the feed, or may have found that nobody listens. */
-export async function readWriters(db: Queryable): Promise<Set<string>> {
-  const rows = await db.query<{ writer: string }>(WRITERS);
-  return new Set(rows.map((row) => row.writer));
-}
-
-/** The last position that was given to anybody. */
-export async function readNewest(db: Queryable, schema: string): Promise<bigint> {
-  return await readCeiling(db, `${schema}.feed_changes_position_seq`);
 }
 
 // One snapshot: what was removed from the feed and what is left belong together. Rows with many

@@ -11,13 +11,13 @@ import { joinArtifacts } from "../../../delivery/codeq-artifacts.ts";
 import { LeaseLostError } from "../../../tasks/task.ts";
 import type { TenantScope } from "../../../worker/tenant-scope.ts";
 import { type Caller, may } from "../../auth/caller.ts";
-import type { ClaimDesk, ClaimToken, HeldTask } from "../claim-desk.ts";
+import type { ClaimDesk, ClaimToken } from "../claim-desk.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { claimedQueues } from "../routes/claims.ts";
 import { anyJson } from "../schemas.ts";
 import { artifactOf, type GivenArtifact, givenArtifacts } from "./artifacts.ts";
 import { type CodeqContext, codeqTask, findTask, idParams, TAG } from "./tasks.ts";
-import { toCodeqTask } from "./view.ts";
+import { toClaimedCodeqTask } from "./view.ts";
 
 const COUNT_MAX = 10;
 const WAIT_SECONDS_MAX = 30;
@@ -42,14 +42,13 @@ interface Given {
   readonly count?: number | undefined;
 }
 
-/** As tasks of its own: what the claim returned may already be out of date elsewhere. */
+/** Nothing is asked for behind the claim: a task that nobody hears of waits out its lease. */
 async function claim(
   { waits }: CodeqContext,
   desk: ClaimDesk,
-  call: { readonly caller: Caller; readonly scope: TenantScope; readonly signal: AbortSignal },
+  { caller, signal }: { readonly caller: Caller; readonly signal: AbortSignal },
   given: Given,
 ): Promise<object[]> {
-  const { caller, scope, signal } = call;
   const { commands = [], leaseSeconds = 0, waitSeconds = 0, count = 1 } = given;
   if (commands.some((command) => !may(caller, "task.claim", command))) {
     throw new ForbiddenError("event type not allowed");
@@ -66,7 +65,7 @@ async function claim(
   const tasks = await (waitMs === 0
     ? desk.claim(request, signal)
     : waits.during(() => desk.claim(request, signal)));
-  return await Promise.all(tasks.map((task: HeldTask) => scope.task(task.id).then(toCodeqTask)));
+  return tasks.map(toClaimedCodeqTask);
 }
 
 function claiming(context: CodeqContext, desk: ClaimDesk): Endpoint[] {

@@ -1,4 +1,5 @@
 import type { TaskRow } from "../../../tasks/sql/inspect.ts";
+import type { HeldTask } from "../claim-desk.ts";
 
 type State = TaskRow["state"];
 
@@ -25,6 +26,29 @@ const LOCATION: Readonly<Record<State, string>> = {
 
 /** Seconds, as there. */
 const leaseText = (date: Date): string => `${date.toISOString().slice(0, 19)}Z`;
+
+/** As it was handed to whoever claimed it: by now it may be elsewhere. */
+export function toClaimedCodeqTask(task: HeldTask): object {
+  const bytes = task.bytes ?? Buffer.alloc(0);
+  return {
+    id: task.id,
+    command: task.queue,
+    payload: task.payload?.text ?? bytes.toString("base64"),
+    priority: task.priority,
+    webhook: task.webhook,
+    traceParent: task.traceParent,
+    traceState: task.traceState,
+    status: STATUS.running,
+    lastKnownLocation: LOCATION.running,
+    workerId: task.holder,
+    leaseUntil: leaseText(task.leaseUntil),
+    attempts: task.attempt,
+    maxAttempts: task.maxAttempts,
+    tenantId: task.tenant,
+    createdAt: task.createdAt,
+    updatedAt: task.claimedAt,
+  };
+}
 
 /** A task in CodeQ's fields; its payload is JSON as a text. */
 export function toCodeqTask(row: TaskRow): object {

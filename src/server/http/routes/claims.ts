@@ -47,7 +47,8 @@ export function readToken(taskId: string, text: string): ClaimToken {
 }
 
 function toView(task: HeldTask): object {
-  const { token, payload, bytes, webhook: _webhook, tenant: _tenant, ...rest } = task;
+  const { token, payload, bytes, webhook: _webhook, tenant: _tenant, ...more } = task;
+  const { holder: _holder, claimedAt: _claimedAt, ...rest } = more;
   const body = bytes === undefined ? { payload } : { payloadBase64: bytes.toString("base64") };
   return { token: writeToken(token), ...rest, ...body };
 }

@@ -4,6 +4,7 @@ import type { ConsumerStatus } from "../../../consumers/status.ts";
 import type { Tidemill } from "../../../worker/tidemill.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { bigNumber, instant, nameParams, reasonBody } from "../schemas.ts";
+import { parkedEndpoints } from "./parked.ts";
 import { rebuildEndpoints } from "./rebuilds.ts";
 
 const TAG = "Consumers";
@@ -13,6 +14,9 @@ export const consumerView = z
     name: z.string().openapi({ description: "The consumer, or one partition as name/index" }),
     checkpoint: z.string(),
     lag: z.string(),
+    lagSeconds: z.number().optional().openapi({
+      description: "The age of the first event that it has not passed; none at the end of the log",
+    }),
     workerId: z.string().optional(),
     state: z.enum(["running", "unassigned", "paused", "quarantined"]),
     reason: z.string().optional(),
@@ -97,9 +101,12 @@ function stopping(mill: Tidemill): Endpoint[] {
       summary: "Let a paused or quarantined consumer go on, and replay what was parked",
       act: "cluster.change",
       params: nameParams,
+      body: reasonBody,
+      isBodyOptional: true,
       answers: { 200: { description: "What was undone", schema: resumed } },
-      async handle({ params: { name } }) {
-        return { status: 200, body: await mill.consumers.resume(name) };
+      async handle({ params: { name }, body: { reason } }) {
+        const why = reason === undefined ? {} : { reason };
+        return { status: 200, body: await mill.consumers.resume(name, why) };
       },
     }),
     endpoint({
@@ -109,10 +116,10 @@ function stopping(mill: Tidemill): Endpoint[] {
       summary: "Move the checkpoint back, so that events above it are handled again",
       act: "cluster.change",
       params: nameParams,
-      body: z.strictObject({ to: bigNumber }),
+      body: z.strictObject({ to: bigNumber, reason: z.string().min(1).max(1_024).optional() }),
       answers: { 200: { description: "Its partitions", schema: consumers } },
-      async handle({ params: { name }, body: { to } }) {
-        await mill.consumers.rewind(name, { to });
+      async handle({ params: { name }, body: { to, reason } }) {
+        await mill.consumers.rewind(name, { to, ...(reason === undefined ? {} : { reason }) });
         return { status: 200, body: { consumers: await partitionsOf(mill, name) } };
       },
     }),
@@ -163,5 +170,11 @@ function quarantine(mill: Tidemill): Endpoint[] {
 }
 
 export function consumerEndpoints(mill: Tidemill): Endpoint[] {
-  return [...reading(mill), ...stopping(mill), ...quarantine(mill), ...rebuildEndpoints(mill)];
+  return [
+    ...reading(mill),
+    ...stopping(mill),
+    ...quarantine(mill),
+    ...parkedEndpoints(mill),
+    ...rebuildEndpoints(mill),
+  ];
 }

@@ -6,11 +6,20 @@ import { type Caller, requireMay } from "../../auth/caller.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { idParams, instant, limit, name, payloadFields, payloadOf, taskId } from "../schemas.ts";
 import { taskView, toTask } from "../views.ts";
+import { LOOK_MAX } from "./tasks.ts";
 
 const TAG = "Dead letters";
 const LIMIT = 50;
 const MANY_MAX = 10_000;
+const COUNTED_MAX = 100_000;
 const MANY = 1_000;
+
+const filterFields = {
+  queue: name.optional(),
+  cause: z.enum(["attempts_exhausted", "worker_lost", "invalid_payload"]).optional(),
+  kind: name.optional(),
+  partitionKey: name.optional(),
+};
 
 const list = endpoint({
   method: "get",
@@ -33,14 +42,14 @@ const list = endpoint({
   async handle({ caller, scope, query }) {
     const { cursor, limit: most = LIMIT, ...filter } = query;
     if (query.queue !== undefined) requireMay(caller, "dead.read", query.queue);
-    const rows = await scope.tasks({
+    const wanted = {
       ...withoutUndefined(filter),
       ...(cursor === undefined ? {} : { before: cursor }),
-      state: "dead",
+      state: "dead" as const,
       limit: most,
-    });
-    const last = rows.length < most ? undefined : rows.at(-1)?.id;
-    return { status: 200, body: { deadLetters: rows.map(toTask), cursor: last } };
+    };
+    const { rows, lookedTo } = await scope.tasks(wanted, LOOK_MAX);
+    return { status: 200, body: { deadLetters: rows.map(toTask), cursor: lookedTo } };
   },
 });
 
@@ -63,16 +72,16 @@ const groups = endpoint({
   summary: "What dead letters died of, the most frequent first",
   description: "Of the newest 10,000. `isCut` tells that there are more.",
   act: "dead.read",
-  query: z.strictObject({ queue: name.optional() }),
+  query: z.strictObject(filterFields),
   answers: {
     200: {
       description: "Groups",
       schema: z.object({ groups: z.array(groupView), isCut: z.boolean() }),
     },
   },
-  async handle({ caller, scope, query: { queue } }) {
-    if (queue !== undefined) requireMay(caller, "dead.read", queue);
-    return { status: 200, body: await scope.deadLetterGroups(queue) };
+  async handle({ caller, scope, query }) {
+    if (query.queue !== undefined) requireMay(caller, "dead.read", query.queue);
+    return { status: 200, body: await scope.deadLetterGroups(withoutUndefined(query)) };
   },
 });
 
@@ -95,14 +104,34 @@ const edit = endpoint({
   },
 });
 
+const count = endpoint({
+  method: "get",
+  path: "/v1/dead-letters/count",
+  tag: TAG,
+  summary: "How many dead letters there are of a kind, counted up to 100,000",
+  act: "dead.read",
+  query: z.strictObject(filterFields),
+  answers: {
+    200: {
+      description: "The number, and the instant that it was true: for diedBefore",
+      schema: z.object({ count: z.number().int(), isCut: z.boolean(), at: instant }),
+    },
+  },
+  async handle({ caller, scope, query }) {
+    if (query.queue !== undefined) requireMay(caller, "dead.read", query.queue);
+    const found = await scope.countDead(withoutUndefined(query), COUNTED_MAX);
+    return { status: 200, body: { ...found, isCut: found.count === COUNTED_MAX } };
+  },
+});
+
 const which = z
   .strictObject({
     all: z.literal(true).optional().openapi({ description: "Needed where nothing else is given" }),
     ids: z.array(taskId).min(1).max(MANY).optional(),
-    queue: name.optional(),
-    cause: z.enum(["attempts_exhausted", "worker_lost", "invalid_payload"]).optional(),
-    kind: name.optional(),
-    partitionKey: name.optional(),
+    ...filterFields,
+    diedBefore: instant.optional().openapi({
+      description: "So that what dies again is not redriven again and again",
+    }),
     limit: z.number().int().min(1).max(MANY_MAX).optional(),
   })
   .openapi("DeadLetterFilter");
@@ -117,9 +146,13 @@ function manyOf(
   act: "dead.redrive" | "dead.purge",
   given: z.infer<typeof which>,
 ): Many {
-  const { all, limit: most = MANY, ...rest } = given;
-  const filter = withoutUndefined(rest);
-  if (all !== true && Object.keys(filter).length === 0) {
+  const { all, limit: most = MANY, diedBefore, ...rest } = given;
+  const named = withoutUndefined(rest);
+  const filter = {
+    ...named,
+    ...(diedBefore === undefined ? {} : { diedBefore: new Date(diedBefore) }),
+  };
+  if (all !== true && Object.keys(named).length === 0) {
     throw new InvalidInputError('say which: ids, queue, cause, kind, partitionKey, or "all": true');
   }
   if (rest.queue !== undefined) requireMay(caller, act, rest.queue);
@@ -168,4 +201,4 @@ const purge = endpoint({
   },
 });
 
-export const deadLetterEndpoints: readonly Endpoint[] = [list, groups, edit, redrive, purge];
+export const deadLetterEndpoints: readonly Endpoint[] = [list, groups, count, edit, redrive, purge];

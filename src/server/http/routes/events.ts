@@ -110,6 +110,7 @@ function appending(mill: Tidemill): Endpoint {
     tag: TAG,
     summary: "Append events to a stream: all of them, in order, or none",
     act: "cluster.change",
+    isRoutine: true,
     params: streamParams,
     body: z
       .strictObject({ events: z.array(newEvent).min(1).max(EVENTS_MAX), expectedVersion })

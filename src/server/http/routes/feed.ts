@@ -60,6 +60,7 @@ function filterOf(caller: Caller, { queue, state, task }: FeedQuery): FeedFilter
     ...(state === undefined ? {} : { states: new Set<string>(state) }),
     ...(task === undefined ? {} : { taskId: task }),
     withCluster: !isOfTasks && may(caller, "cluster.read"),
+    withActs: !isOfTasks,
   };
 }
 
@@ -86,8 +87,9 @@ export function feedEndpoints(feed: Feed, context: FeedEndpointContext): Endpoin
       tag: "Feed",
       summary: "What becomes of tasks, as it happens (server-sent events)",
       description:
-        "Events of the caller's tasks; with an admin token and no filter also of consumers, " +
-        "workers, the ring and gaps. From the event `ready` on nothing is missing.",
+        "Events of the caller's tasks; without a filter also that somebody acted on what the " +
+        "caller may see, and with an admin token who did, and of consumers, workers, the ring " +
+        "and gaps. From the event `ready` on nothing is missing.",
       act: "feed.read",
       query,
       headers: z.object({ "last-event-id": z.string().max(PLACE_MAX).optional() }),

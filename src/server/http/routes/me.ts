@@ -16,10 +16,13 @@ const view = z
       example: ["task.read", "feed.read"],
     }),
     version: z.string().openapi({ description: "Of the server" }),
+    pages: z.array(z.string()).optional().openapi({
+      description: "Of the dashboard, those that only some servers have",
+    }),
   })
   .openapi("Me");
 
-function toView(caller: Caller): object {
+function toView(caller: Caller, pages: readonly string[]): object {
   const { tenant, subject, scopes, queues, expiresAt } = caller;
   // What concerns the cluster concerns all queues, as where a request is let in.
   const isAllowed = (act: (typeof ACTS)[number]): boolean =>
@@ -32,10 +35,11 @@ function toView(caller: Caller): object {
     expiresAt: expiresAt === "never" ? undefined : expiresAt,
     acts: ACTS.filter(isAllowed),
     version: VERSION,
+    ...(pages.length === 0 ? {} : { pages }),
   };
 }
 
-export const meEndpoints: readonly Endpoint[] = [
+export const meEndpoints = (pages: readonly string[]): Endpoint[] => [
   endpoint({
     method: "get",
     path: "/v1/me",
@@ -44,7 +48,7 @@ export const meEndpoints: readonly Endpoint[] = [
     act: "task.read",
     answers: { 200: { description: "The caller", schema: view } },
     handle({ caller }) {
-      return Promise.resolve({ status: 200, body: toView(caller) });
+      return Promise.resolve({ status: 200, body: toView(caller, pages) });
     },
   }),
 ];

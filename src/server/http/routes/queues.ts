@@ -23,24 +23,37 @@ export const queueView = z
       keyRate: rate.nullable(),
     }),
     kind: z.literal("http").optional(),
+    introducedBy: z.string().optional().openapi({
+      description: "The tenant that named it first, while nobody has defined it",
+    }),
     keySpace: z.string().optional(),
     depths: z.record(z.string(), z.number().int()).optional(),
     running: z.number().int().optional(),
     dead: z.number().int().optional(),
     oldestPendingSeconds: z.number().optional(),
   })
-  .openapi("Queue", { description: "Counts are of all tenants, and for admins only" });
+  .openapi("Queue", {
+    description: "Counts are of all tenants; they and the reason of a pause are for admins only",
+  });
 
-/** How much other tenants have in a queue is not for everybody. */
-function toView(queue: QueueView, { scopes }: Caller): object {
-  if (scopes.has("admin")) return { ...queue };
-  const { name, isPaused, pauseReason, limits, kind } = queue;
-  return { name, isPaused, pauseReason, limits, kind };
+const isAdmin = ({ scopes }: Caller): boolean => scopes.has("admin");
+
+/** A name that another tenant made up is that tenant's, until somebody defines the queue. */
+function maySee(caller: Caller, { name, introducedBy }: QueueView): boolean {
+  if (!may(caller, "queue.read", name)) return false;
+  return isAdmin(caller) || introducedBy === undefined || introducedBy === caller.tenant;
+}
+
+/** How much other tenants have in a queue, and what people say of it, is not for everybody. */
+function toView(queue: QueueView, caller: Caller): object {
+  if (isAdmin(caller)) return { ...queue };
+  const { name, isPaused, limits, kind, introducedBy } = queue;
+  return { name, isPaused, limits, kind, introducedBy };
 }
 
 async function find(mill: Tidemill, caller: Caller, name: string): Promise<object> {
   const found = (await mill.queues.list()).find((queue) => queue.name === name);
-  if (found === undefined || !may(caller, "queue.read", name)) {
+  if (found === undefined || !maySee(caller, found)) {
     throw new NotFoundError(`there is no queue ${JSON.stringify(name)}`);
   }
   return toView(found, caller);
@@ -59,7 +72,7 @@ function reading(mill: Tidemill): Endpoint[] {
       },
       async handle({ caller }) {
         const all = await mill.queues.list();
-        const queues = all.filter(({ name }) => may(caller, "queue.read", name));
+        const queues = all.filter((one) => maySee(caller, one));
         return { status: 200, body: { queues: queues.map((one) => toView(one, caller)) } };
       },
     }),

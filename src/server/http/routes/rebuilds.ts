@@ -65,6 +65,31 @@ const comparisonView = z
 
 const answered = { 200: { description: "The rebuild", schema: rebuildView } };
 
+const rebuildableView = z.object({
+  consumer: z.string(),
+  tables: z.array(z.string()),
+  rebuild: rebuildView.optional(),
+});
+
+function listing(mill: Tidemill): Endpoint {
+  return endpoint({
+    method: "get",
+    path: "/v1/rebuilds",
+    tag: TAG,
+    summary: "Projections that declare their tables, with their rebuilds",
+    act: "cluster.read",
+    answers: {
+      200: {
+        description: "By name",
+        schema: z.object({ projections: z.array(rebuildableView) }),
+      },
+    },
+    async handle() {
+      return { status: 200, body: { projections: await mill.consumers.rebuilds.list() } };
+    },
+  });
+}
+
 function building(mill: Tidemill): Endpoint[] {
   const { consumers } = mill;
   return [
@@ -220,5 +245,5 @@ function ending(mill: Tidemill): Endpoint[] {
 }
 
 export function rebuildEndpoints(mill: Tidemill): Endpoint[] {
-  return [...building(mill), ...deciding(mill), ...ending(mill)];
+  return [listing(mill), ...building(mill), ...deciding(mill), ...ending(mill)];
 }

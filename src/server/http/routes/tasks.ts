@@ -28,6 +28,8 @@ import type { Waits } from "../waits.ts";
 const TAG = "Tasks";
 const BATCH_MAX = 1_000;
 const LIMIT = 50;
+/** Of each table: a page must not take longer the more there is. */
+export const LOOK_MAX = 50_000;
 
 const taskFields = {
   ...payloadFields,
@@ -43,6 +45,9 @@ const taskFields = {
   idempotencySeconds: z.number().int().min(1).optional(),
   webhook: z.string().max(1_024).optional(),
   http: httpCall.optional(),
+  causedBy: z.string().max(19).optional().openapi({
+    description: "Position of the event that caused it, for people",
+  }),
   traceParent: z.string().max(1_024).optional(),
   traceState: z.string().max(1_024).optional(),
 };
@@ -128,7 +133,9 @@ const list = endpoint({
   path: "/v1/tasks",
   tag: TAG,
   summary: "List tasks, newest first",
-  description: "While there are more, the answer has a cursor for the next page.",
+  description:
+    "While there may be more, the answer has a cursor for the next page. What is rare among " +
+    "millions takes several: each looks at no more than 50,000 tasks, and may have found fewer.",
   act: "task.read",
   query: z.strictObject({
     queue: name.optional(),
@@ -141,13 +148,13 @@ const list = endpoint({
   async handle({ caller, scope, query }) {
     const { cursor, limit: most = LIMIT, ...filter } = query;
     if (query.queue !== undefined) requireMay(caller, "task.read", query.queue);
-    const rows = await scope.tasks({
+    const wanted = {
       ...withoutUndefined(filter),
       ...(cursor === undefined ? {} : { before: cursor }),
       limit: most,
-    });
-    const last = rows.length < most ? undefined : rows.at(-1)?.id;
-    return { status: 200, body: { tasks: rows.map(toTask), cursor: last } };
+    };
+    const { rows, lookedTo } = await scope.tasks(wanted, LOOK_MAX);
+    return { status: 200, body: { tasks: rows.map(toTask), cursor: lookedTo } };
   },
 });
 
@@ -187,8 +194,9 @@ const why = endpoint({
   act: "task.read",
   params: idParams,
   answers: { 200: { description: "A sentence", schema: z.object({ why: z.string() }) } },
-  async handle({ scope, params }) {
-    return { status: 200, body: { why: await scope.why(params.id) } };
+  async handle({ caller, scope, params }) {
+    const withPauseReason = caller.scopes.has("admin");
+    return { status: 200, body: { why: await scope.why(params.id, { withPauseReason }) } };
   },
 });
 

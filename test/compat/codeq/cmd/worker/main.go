@@ -1,5 +1,6 @@
 // Command worker handles tasks through CodeQ's worker client and prints what happened, one line of
-// JSON each. It runs until its standard input ends or the stream does.
+// JSON each. It runs until its standard input ends or the stream does; with -again it then opens
+// another stream, as an application would.
 //
 // A payload may say how its task ends: {"outcome": "completed", "nil", "zero", "failed", "nack" or
 // "abandon"}. Every other task is completed with its own payload as the body.
@@ -15,11 +16,15 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/osvaldoandrade/codeq/pkg/workerclient"
 
 	"codeqcompat/internal/lines"
 )
+
+// Between a stream that ended and the next.
+const pause = 50 * time.Millisecond
 
 func main() {
 	url := flag.String("url", "localhost:9091", "host and port of the worker stream")
@@ -31,6 +36,7 @@ func main() {
 	concurrency := flag.Int("concurrency", 1, "slots")
 	lease := flag.Int("lease", 0, "seconds; 0 for the server's default")
 	count := flag.Int64("count", 0, "says so when as many tasks were handled")
+	again := flag.Bool("again", false, "opens another stream when one has ended")
 	flag.Parse()
 
 	config := workerclient.Config{
@@ -63,7 +69,7 @@ func main() {
 	}()
 
 	var handled atomic.Int64
-	err = client.Run(ctx, func(_ context.Context, task workerclient.Task) workerclient.Result {
+	handle := func(_ context.Context, task workerclient.Task) workerclient.Result {
 		outcome, result := decide(task.Payload)
 		lines.Print(map[string]any{
 			"event":       "task",
@@ -82,8 +88,14 @@ func main() {
 			lines.Print(map[string]any{"event": "count", "count": *count})
 		}
 		return result
-	})
-	if errors.Is(err, context.Canceled) {
+	}
+	err = client.Run(ctx, handle)
+	for *again && ctx.Err() == nil {
+		slog.Info("the stream ended", "error", err)
+		time.Sleep(pause)
+		err = client.Run(ctx, handle)
+	}
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	lines.End(err)
