@@ -1,9 +1,12 @@
 import { fileURLToPath } from "node:url";
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
 import { LongestFirst } from "./test/support/longest-first.ts";
 import { NoSkips } from "./test/support/no-skips.ts";
 
 const source = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+/** Promises on time that mean something only while nothing else runs. */
+const ALONE = ["test/integration/frontier/stress.test.ts"];
 
 const TIMEOUTS = { testTimeout: 60_000, hookTimeout: 90_000 };
 
@@ -36,6 +39,19 @@ export default defineConfig({
           setupFiles: ["test/support/each-file.ts"],
           isolate: false, // See there.
           include: ["test/**/*.test.ts", "mutants/**/*.test.ts", "examples/**/*.test.ts"],
+          exclude: [...configDefaults.exclude, ...ALONE],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          ...TIMEOUTS,
+          name: "alone",
+          globalSetup: ["test/support/global-setup.ts"],
+          setupFiles: ["test/support/each-file.ts"],
+          include: ALONE,
+          maxWorkers: 1,
+          sequence: { groupOrder: 1 },
         },
       },
     ],

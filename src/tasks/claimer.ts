@@ -10,14 +10,13 @@ import type { Executor } from "./executor.ts";
 import { countOf, type Found } from "./found.ts";
 import type { KeyedQueues, TakeRows } from "./key-space.ts";
 import { KeySpaces } from "./key-spaces.ts";
+import { isHere, isLacked } from "./lacking.ts";
 import { type Lane, LaneBook, type Room, type Want } from "./lanes.ts";
 import { Limiter } from "./limiter.ts";
 import type { Limits } from "./limits.ts";
 import { Looks } from "./looks.ts";
 import type { TaskMetrics } from "./metrics.ts";
 import { PackClaimer } from "./pack-claimer.ts";
-import { PROBATION } from "./priority.ts";
-import type { ReadyLine } from "./ready-line.ts";
 import { RowClaimer } from "./row-claimer.ts";
 import { ServerWatch } from "./server-watch.ts";
 import type { TaskSession } from "./session.ts";
@@ -88,6 +87,10 @@ export class Claimer {
   /** A limit keeps a lane from having something here. */
   #isHeldBack = false;
   #glancedAtMs = -Infinity;
+  /** Nothing waits that is known of, and nothing that ends here changes that: only news do. */
+  #isDry = false;
+  /** Room was made while it was dry, perhaps in the turn that ends that. */
+  #isRoomMissed = false;
   readonly #rows: RowClaimer;
   readonly #packs: PackClaimer;
   readonly #limiter: Limiter;
@@ -181,9 +184,10 @@ export class Claimer {
     this.bell.ring();
   }
 
-  /** A slot came free: worth waking only when too little is left to do. */
+  /** A slot came free: worth waking only when too little is left to do, and there may be more. */
   roomMade(): void {
-    if (this.#isHeldBack || this.#demand.mayWant) this.bell.ring();
+    if (this.#isDry) this.#isRoomMissed = true;
+    else if (this.#isHeldBack || this.#demand.mayWant) this.bell.ring();
   }
 
   /** Nothing of the lane is ready any more: if it has more, it must not miss its turn. */
@@ -222,19 +226,32 @@ export class Claimer {
     const isLimited = this.#limiter.queues.length > 0;
     const unkeyed = this.#claimUnkeyed(isNews);
     if (isLimited) await unkeyed;
+    const news = { isNews, unkeyed, isAwaited: this.looks.isAwaited };
     const [some, others] = await Promise.all([
       unkeyed,
-      this.#spaces.claim(isNews, this.#demand, this.#take),
+      this.#spaces.claim(news, this.#demand, this.#take),
     ]);
     const taken = some + others;
     this.#demand.filled();
-    if (taken > 0 || this.#lanes.canChoose(this.#wanted, this.#room)) return "again";
+    if (this.#mayTakeMore(taken > 0)) return "again";
     if (this.#isDoubted) {
       this.#isDoubted = false;
       return { restMs: DOUBT_MS };
     }
     const owedMs = this.#isLookOwed ? NEWS_LOOK_MS - this.#sinceLookMs : Infinity;
     return { restMs: Math.min(pollMs, owedMs, this.#limiter.restMs, this.#spaces.restMs) };
+  }
+
+  #mayTakeMore(hasTaken: boolean): boolean {
+    const isRoomMissed = this.#isRoomMissed;
+    this.#isRoomMissed = false;
+    this.#isDry =
+      this.#lanes.isDry &&
+      this.#limiter.queues.length === 0 &&
+      this.#executor.keys.isEmpty &&
+      this.#spaces.isDry;
+    if (this.#isDry) return false;
+    return hasTaken || isRoomMissed || this.#lanes.canChoose(this.#wanted, this.#room);
   }
 
   get #sinceLookMs(): number {
@@ -247,14 +264,15 @@ export class Claimer {
    */
   async #fillGaps(): Promise<TurnResult> {
     const { clock, fairnessTurn } = this.#options;
+    this.#isDry = false;
     const pollMs = Math.min(this.#options.pollMs, this.#limiter.restMs);
     const tasks = this.#demand.reserve;
     if (tasks <= 0) return { restMs: pollMs };
     const everyMs = this.#lanes.size > BLIND_LANES_MAX ? LOOK_MS : GLANCE_MS;
     const waitMs = this.#isLackNews ? this.#glancedAtMs + everyMs - clock.now() : pollMs;
     const isNews = waitMs <= 0;
-    if (isNews) await this.#look(this.#isHere);
-    const lacking = this.#lanes.lacking(this.#isLacked());
+    if (isNews) await this.#look(isHere(this.#executor.lines));
+    const lacking = this.#lanes.lacking(isLacked(this.#executor.lines));
     const limited = this.#limiter.queues.filter((name) =>
       lacking.some((one) => one.queue === name),
     );
@@ -263,32 +281,15 @@ export class Claimer {
     const ofQueue = (queue: string): number => this.#limiter.allowed(queue);
     const lanes = this.#lanes.chooseOf(lacking, want, { ...this.#room, ofQueue });
     const taken = lanes.length === 0 ? 0 : await this.#claim(lanes);
-    if (taken + (await this.#spaces.claim(isNews, this.#demand, this.#take)) > 0) return "again";
+    const news = { isNews, unkeyed: 0, isAwaited: this.looks.isAwaited };
+    if (taken + (await this.#spaces.claim(news, this.#demand, this.#take)) > 0) return "again";
     this.#isHeldBack = limited.length > 0;
-    return { restMs: isNews ? pollMs : Math.min(pollMs, waitMs) };
-  }
-
-  readonly #isHere = ({ queue, lane }: Lane): boolean =>
-    this.#executor.lines.readyOf(queue)?.has(lane) === true;
-
-  /** What would start after all that is ready here, turns or not, is left to other workers. */
-  #isLacked(): (lane: Lane) => boolean {
-    const { lines } = this.#executor;
-    const readyOf = (queue: string): ReadyLine | undefined => lines.readyOf(queue);
-    let highest: number | undefined;
-    return ({ queue, tenant, priority }) => {
-      // Probation: one at a time, with what is claimed for all.
-      if (priority === PROBATION || !lines.has(queue)) return false;
-      const ready = readyOf(queue);
-      if (ready !== undefined && ready.size > 0) return priority > ready.highest(tenant.name);
-      highest ??= Math.max(...lines.names.map((name) => readyOf(name)?.highest() ?? -Infinity));
-      return priority > highest;
-    };
+    return { restMs: Math.min(pollMs, isNews ? Infinity : waitMs, this.#spaces.owedMs) };
   }
 
   async #claimUnkeyed(isNews: boolean): Promise<number> {
     const isBlind = isNews && this.#lanes.size > 0 && this.#lanes.size <= BLIND_LANES_MAX;
-    const sinceLookMs = this.#sinceLookMs;
+    const sinceLookMs = this.looks.isAwaited ? Infinity : this.#sinceLookMs;
     const isOwed = this.#isLookOwed && sinceLookMs >= NEWS_LOOK_MS;
     if (isBlind) this.#lanes.assumeWork();
     else if (isNews || isOwed || sinceLookMs >= LOOK_MS) await this.#look();

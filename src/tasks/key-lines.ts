@@ -26,6 +26,11 @@ export class KeyLines {
     return this.#ahead;
   }
 
+  /** Whether it holds none, and none is on its way back. */
+  get isEmpty(): boolean {
+    return this.#lines.size === 0 && this.#returning.size === 0;
+  }
+
   /** Whether it may run now; otherwise it waits in its line. Tasks of a key come in order. */
   enter(key: string, task: ClaimedTask): boolean {
     let line = this.#lines.get(key);

@@ -18,6 +18,8 @@ import { bucketOfLane, keyId, keyLane } from "./task.ts";
 
 /** While there is work, looking at all buckets again is worth this much. */
 const LOOK_MS = 100;
+/** While claims without keys find what news told of, keyed tasks that came with it may wait. */
+const PROBE_MS = 20;
 /** Of as many spaces tasks are claimed without waiting for each other's answers. */
 const CLAIMS_AT_ONCE = 8;
 /** Of so many it is looked where their lanes begin. */
@@ -25,6 +27,16 @@ const LOOKS_AT_ONCE = 8;
 
 /** How much of a key space a worker wants: keyed tasks wait for each other in memory. */
 export type WantKeyed = Pick<Demand, "wantKeyed" | "isForAll">;
+
+/** What is known of work that may have come. */
+export interface KeyNews {
+  /** Somebody said that there is some. */
+  readonly isNews: boolean;
+  /** How many tasks without keys were found of it. */
+  readonly unkeyed: Promise<number> | number;
+  /** Somebody waits until everything was looked at. */
+  readonly isAwaited: boolean;
+}
 
 /** All key spaces of which this worker owns buckets: of its queues, one for each tenant. */
 export class KeySpaces {
@@ -44,6 +56,9 @@ export class KeySpaces {
   readonly #heard = new WeakMap<KeyClaimer, number>();
   #isOwnershipNews = true;
   #lookedAtMs = -Infinity;
+  #probedAtMs = -Infinity;
+  /** Whether the last probe found something to claim. */
+  #hadWork = true;
   /** Grows with every claim. */
   #first = 0;
 
@@ -91,7 +106,19 @@ export class KeySpaces {
 
   /** Milliseconds until something is due that nobody announces. What is not wanted is not due. */
   get restMs(): number {
-    return Math.min(...this.#wanted.map((space) => space.restMs));
+    return Math.min(this.owedMs, ...this.#wanted.map((space) => space.restMs));
+  }
+
+  /** Milliseconds until news are heard that are not yet. */
+  get owedMs(): number {
+    const isOwed = this.#wanted.some((space) => this.#hasNews(space));
+    return isOwed ? Math.max(0, this.#probedAtMs + PROBE_MS - this.#clock.now()) : Infinity;
+  }
+
+  /** Whether nothing is known to wait in any of them. */
+  get isDry(): boolean {
+    for (const space of this.#spaces.values()) if (space.hasWork) return false;
+    return true;
   }
 
   /** Asks what is ours when that may have changed, and gives back what is not. */
@@ -146,8 +173,8 @@ export class KeySpaces {
   }
 
   /** Claims from each space as much as is wanted of it. */
-  async claim(isNews: boolean, want: WantKeyed, take: TakeRows): Promise<number> {
-    if (isNews) this.#news += 1;
+  async claim(news: KeyNews, want: WantKeyed, take: TakeRows): Promise<number> {
+    if (news.isNews) this.#news += 1;
     this.#first += 1;
     const isLookDue = this.#clock.now() - this.#lookedAtMs >= LOOK_MS;
     if (isLookDue) this.#lookedAtMs = this.#clock.now();
@@ -157,14 +184,19 @@ export class KeySpaces {
     this.#wanted = wanted;
     const [only] = wanted;
     if (only === undefined) return 0;
+    const isHeard = await this.#isHeard(wanted, news);
     if (wanted.length > 1) {
-      await this.#lookAtAll(wanted, isLookDue);
+      await this.#lookAtAll(wanted, isLookDue, isHeard);
+      if (isHeard) this.#hadWork = wanted.some((space) => space.hasWork);
       return await this.#claimFromAll(wanted, want, take);
     }
     await only.open();
-    if (this.#hasNews(only)) await only.workArrived();
+    if (isHeard) await only.workArrived();
     else if (isLookDue) await only.look();
-    this.#heard.set(only, this.#news);
+    if (isHeard) {
+      this.#heard.set(only, this.#news);
+      this.#hadWork = only.hasWork;
+    }
     const heads = await only.claimHeads(want.wantKeyed(only), this.#facts, take);
     return heads + (await only.claim(want.wantKeyed(only), this.#facts, take));
   }
@@ -173,12 +205,30 @@ export class KeySpaces {
     return this.#heard.get(space) !== this.#news;
   }
 
+  /**
+   * Whether to probe now for what news told of. Where most tasks have no keys, news are mostly of
+   * those, and a probe behind each claim would keep the next task waiting for the processor.
+   */
+  async #isHeard(wanted: readonly KeyClaimer[], news: KeyNews): Promise<boolean> {
+    if (!wanted.some((space) => this.#hasNews(space))) return false;
+    const isDue = this.#clock.now() - this.#probedAtMs >= PROBE_MS;
+    const isHeard =
+      isDue || this.#hadWork || news.isAwaited || (news.isNews && (await news.unkeyed) === 0);
+    if (isHeard) this.#probedAtMs = this.#clock.now();
+    return isHeard;
+  }
+
   /** As above, with one probe for all: of many tenants few have work at a time. */
-  async #lookAtAll(wanted: readonly KeyClaimer[], isLookDue: boolean): Promise<void> {
+  async #lookAtAll(
+    wanted: readonly KeyClaimer[],
+    isLookDue: boolean,
+    isHeard: boolean,
+  ): Promise<void> {
     await all(wanted.map((space) => space.open()));
     const old = isLookDue ? wanted.filter((space) => !this.#hasNews(space)) : [];
     const looking = new Set(this.#inTurn(old).slice(0, LOOKS_AT_ONCE));
-    const isNews = (space: KeyClaimer): boolean => this.#hasNews(space) || looking.has(space);
+    const isNews = (space: KeyClaimer): boolean =>
+      (isHeard && this.#hasNews(space)) || looking.has(space);
     const asked = wanted.filter(
       (space) => space.isHoldDue || (space.isProbeWorth && (isLookDue || isNews(space))),
     );
@@ -193,7 +243,7 @@ export class KeySpaces {
         }
       }
     }
-    for (const space of wanted) this.#heard.set(space, this.#news);
+    if (isHeard) for (const space of wanted) this.#heard.set(space, this.#news);
     await all([...looking].map((space) => space.look(true)));
   }
 

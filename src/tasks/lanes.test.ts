@@ -40,6 +40,19 @@ function oneByOne(book: LaneBook, times: number): Map<number, number> {
 }
 
 describe("the choice of lanes", () => {
+  it("asks blindly for anything but what is on probation, which a look has to show", () => {
+    const probation = { lane: 2, priority: -1 };
+    const book = bookOf({ lane: 1, headOrder: null }, { ...probation, headOrder: null });
+    expect(book.isDry).toBe(true);
+    book.assumeWork();
+    expect(book.isDry).toBe(false);
+    expect(takes(book.choose(wanted(10), ANY_ROOM))).toEqual({ 1: 10 });
+    book.markEmpty({ lane: 1, floor: 0 });
+    expect(book.isDry).toBe(true);
+    see(book, { ...probation, headOrder: 3 });
+    expect(takes(book.choose(wanted(10), ANY_ROOM))).toEqual({ 2: 1 });
+  });
+
   it("gives all to the only one that has work", () => {
     const book = bookOf({ lane: 1 }, { lane: 2, tenant: "b", headOrder: null });
     expect(takes(book.choose(wanted(1_000), ANY_ROOM))).toEqual({ 1: 1_000 });

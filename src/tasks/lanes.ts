@@ -1,5 +1,6 @@
 import { isPackLane, packLane, rowLane } from "./claimed-pack.ts";
 import type { LaneOwner } from "./claimed-row.ts";
+import { PROBATION } from "./priority.ts";
 import type { LaneRequest, LaneView } from "./sql/claim.ts";
 import { Turns, type TurnTaker } from "./turns.ts";
 
@@ -169,9 +170,13 @@ export class LaneBook {
     return queue;
   }
 
-  /** Work may have come to any lane: all are worth asking. */
+  /**
+   * Work may have come to any lane: all are worth asking, but for those on probation. Hardly any
+   * news are of those, and asking for them costs as much as a claim that finds something. Looks
+   * find them.
+   */
   assumeWork(): void {
-    for (const lane of this.#lanes.values()) lane.isEmpty = false;
+    for (const lane of this.#lanes.values()) if (lane.priority !== PROBATION) lane.isEmpty = false;
   }
 
   /** Seconds that the head of the queue's oldest lane has waited. */
@@ -182,6 +187,12 @@ export class LaneBook {
       oldest = Math.max(oldest, (nowMs - lane.waitingSinceMs) / 1000);
     }
     return oldest;
+  }
+
+  /** Whether nothing is known to wait in any lane. */
+  get isDry(): boolean {
+    for (const lane of this.#lanes.values()) if (!lane.isEmpty) return false;
+    return true;
   }
 
   hasWork(queue: string): boolean {

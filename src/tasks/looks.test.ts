@@ -34,3 +34,17 @@ it("waits while there is more to do, but not for ever, and not for turns that fa
   await looks.during(turn("again"));
   expect(one.isTold).toBe(true);
 });
+
+it("says in a turn whether somebody waits for it", async () => {
+  const looks = new Looks();
+  const isAwaited: boolean[] = [];
+  const look = (): Promise<TurnResult> => {
+    isAwaited.push(looks.isAwaited);
+    return Promise.resolve({ restMs: 1 });
+  };
+  await looks.during(look);
+  void looks.next();
+  await looks.during(look);
+  await looks.during(look);
+  expect(isAwaited).toEqual([false, true, false]);
+});

@@ -11,6 +11,12 @@ interface Waiter {
 /** Those who wait until it was looked for work once. */
 export class Looks {
   #waiting: Waiter[] = [];
+  #isAwaited = false;
+
+  /** Whether somebody waits for the turn that goes on: then it leaves nothing for later. */
+  get isAwaited(): boolean {
+    return this.#isAwaited;
+  }
 
   /** Resolves when it was looked for everything, beginning after now. */
   next(): Promise<void> {
@@ -21,6 +27,7 @@ export class Looks {
   async during(turn: () => Promise<TurnResult>): Promise<TurnResult> {
     const waiting = this.#waiting;
     this.#waiting = [];
+    this.#isAwaited = waiting.length > 0;
     let result: TurnResult | undefined;
     try {
       result = await turn();

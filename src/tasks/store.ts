@@ -4,7 +4,7 @@ import type { Queryable } from "../db/database.ts";
 import type { BucketOwners } from "./directory.ts";
 import type { EncodedTask } from "./encode.ts";
 import { mayPackKeyed, type PackPlan, toPacks } from "./packing.ts";
-import { insertTasks, lockKeys, type TaskShape } from "./sql/enqueue.ts";
+import { insertTask, insertTasks, lockKeys, type TaskShape } from "./sql/enqueue.ts";
 import {
   forgetIdempotencyKeys,
   type IdempotencyKey,
@@ -270,6 +270,10 @@ export async function insertRows(
   tasks: readonly EncodedTask[],
   ids: readonly string[] = [],
 ): Promise<string[]> {
+  const [only] = tasks;
+  if (only !== undefined && tasks.length === 1) {
+    return await insertTask(db, { ...only, id: ids[0] ?? "NULL" });
+  }
   const shapes = new Map<EncodedTask["shape"], TaskShape>();
   const numbers = tasks.map(({ shape }) => {
     let numbered = shapes.get(shape);

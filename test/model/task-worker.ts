@@ -237,7 +237,8 @@ export class ModelWorker {
       this.#batches.push({ tasks, isHeads });
       return tasks;
     };
-    await this.#spaces.claim(isNews, { wantKeyed: () => want, isForAll: false }, take);
+    const news = { isNews, unkeyed: 0, isAwaited: false };
+    await this.#spaces.claim(news, { wantKeyed: () => want, isForAll: false }, take);
     await this.quiet();
     return this.#batches.splice(0);
   }

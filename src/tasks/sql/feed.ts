@@ -17,6 +17,8 @@ export interface Changed {
   readonly worker?: string;
   /** Defaults to none. */
   readonly reason?: string;
+  /** No more than one row: there is nothing to gather. */
+  readonly isOne?: boolean;
 }
 
 /** A literal or a parameter is the same for all rows, and need not be compared. */
@@ -29,17 +31,22 @@ const isColumn = (expression: string | undefined): expression is string =>
  * rows are read whole, whoever changes however many at once.
  */
 export const tell = (changed: Changed): string => {
-  const { rows, state, attempt = "attempt", worker, reason } = changed;
+  const { rows, state, attempt = "attempt", worker, reason, isOne = false } = changed;
   const common = [state, attempt, worker, reason].filter(isColumn);
+  const gathered = `
+       FROM (SELECT *, (row_number() OVER () - 1) / 1000 AS feed_part
+               FROM ${rows}
+              WHERE ${IS_HEARD}) AS told
+      GROUP BY ${["tenant", "queue", "feed_part", ...common].join(", ")}`;
+  const alone = `
+       FROM ${rows}
+      WHERE ${IS_HEARD}`;
   return `
    feed AS (
      INSERT INTO {schema}.feed_changes (tenant, queue, state, attempt, worker_id, reason, ids)
      SELECT tenant, queue, ${state}, ${attempt}, ${worker ?? "NULL::uuid"},
-            left(${reason ?? "NULL"}, 1000), array_agg(id)
-       FROM (SELECT *, (row_number() OVER () - 1) / 1000 AS feed_part
-               FROM ${rows}
-              WHERE ${IS_HEARD}) AS told
-      GROUP BY ${["tenant", "queue", "feed_part", ...common].join(", ")}
+            left(${reason ?? "NULL"}, 1000), ${isOne ? "ARRAY[id]" : "array_agg(id)"}
+${(isOne ? alone : gathered).slice(1)}
    )`;
 };
 
