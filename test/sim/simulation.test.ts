@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { runSeeds, type Seeds, timeoutOf } from "./seeds.ts";
 import { simulate } from "./simulation.ts";
 
-const SEEDS: Seeds = { file: "simulation.test.ts", count: 100, seconds: 20 };
+const SEEDS: Seeds = { file: "simulation.test.ts", count: 100, seconds: 15 };
 
 it(
   "keeps its promises whatever goes wrong, and loses nothing",

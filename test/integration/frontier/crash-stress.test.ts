@@ -4,7 +4,7 @@ import { ownServer } from "../../support/own-server.ts";
 import { runStress, spread } from "../../support/stress.ts";
 
 const SEED = Number(process.env["TIDEMILL_TEST_SEED"] ?? 7);
-const SECONDS = Number(process.env["TIDEMILL_TEST_SECONDS"] ?? 20);
+const SECONDS = Number(process.env["TIDEMILL_TEST_SECONDS"] ?? 10);
 const CRASHES = 3;
 
 it("handles every acknowledged event once across crashes of the server", async () => {
