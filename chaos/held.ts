@@ -22,6 +22,37 @@ export function begunIn(entries: readonly Entry[]): Token[] {
   return [...begun.values()];
 }
 
+const STANDING = `
+  SELECT task.id::text
+    FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS held(id, generation, claim_id)
+    JOIN tidemill.live_tasks AS task ON task.id = held.id
+   WHERE task.lease_generation = held.generation
+     AND task.claim_id = held.claim_id`;
+
+/** Of what somebody began, what was not taken from it before. */
+export async function stillHeld(client: pg.ClientBase, begun: readonly Token[]): Promise<Token[]> {
+  const { rows } = await client.query<{ id: string }>(STANDING, tokenValues(begun));
+  const standing = new Set(rows.map(({ id }) => id));
+  return begun.filter(({ id }) => standing.has(id));
+}
+
+const FREE = "SELECT id::text FROM tidemill.tasks WHERE id = ANY ($1) FOR UPDATE SKIP LOCKED";
+const ROWS = "SELECT id::text FROM tidemill.tasks WHERE id = ANY ($1)";
+
+/** Of these, the ids of those whose rows somebody has locked. */
+export async function lockedOf(client: pg.ClientBase, held: readonly Token[]): Promise<string[]> {
+  const ids = held.map(({ id }) => id);
+  const free = new Set((await client.query<{ id: string }>(FREE, [ids])).rows.map(({ id }) => id));
+  const { rows } = await client.query<{ id: string }>(ROWS, [ids]);
+  return rows.map(({ id }) => id).filter((id) => !free.has(id));
+}
+
+const tokenValues = (tokens: readonly Token[]): unknown[] => [
+  tokens.map(({ id }) => id),
+  tokens.map(({ generation }) => generation),
+  tokens.map(({ claimId }) => claimId),
+];
+
 const LEFT = `
   SELECT count(*)::int AS count
     FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS held(id, generation, claim_id)
@@ -36,11 +67,7 @@ export async function untilMoved(
   held: readonly Token[],
   timeoutMs: number,
 ): Promise<void> {
-  const values = [
-    held.map(({ id }) => id),
-    held.map(({ generation }) => generation),
-    held.map(({ claimId }) => claimId),
-  ];
+  const values = tokenValues(held);
   const deadlineMs = performance.now() + timeoutMs;
   while (performance.now() < deadlineMs) {
     const { rows } = await client.query<{ count: number }>(LEFT, values);

@@ -10,6 +10,7 @@ import type {
   HandledFact,
   LossFact,
   MoveFact,
+  ReturnFact,
   TaskFact,
   TermFact,
   Truth,
@@ -54,6 +55,10 @@ const LOSSES = `
   SELECT task_id::text AS task, worker_id AS worker, ${ms("at")} AS "atMs"
     FROM tidemill.task_failures WHERE outcome = 'lost'`;
 
+const RETURNS = `
+  SELECT task_id::text AS task, ${ms("at")} AS "atMs"
+    FROM tidemill.task_failures WHERE outcome <> 'lost'`;
+
 const CLAIMS = `
   SELECT task_id::text AS task, generation, claim_id AS "claimId", ${ms("at")} AS "atMs"
     FROM chaos.claims`;
@@ -95,6 +100,7 @@ export async function readTruth(client: pg.Client): Promise<Truth> {
     terms: await read<TermFact>(TERMS),
     firings: await read<FiringFact>(FIRINGS),
     losses: await read<LossFact>(LOSSES),
+    returns: await read<ReturnFact>(RETURNS),
     gaps: await read<GapFact>(GAPS),
     checkpoints: checkpoints.map(({ name, ...fact }) => ({ ...partOf(name), ...fact })),
     claims: await read<ClaimFact>(CLAIMS),

@@ -5,7 +5,7 @@ import { Tidemill } from "../src/index.ts";
 import { type OwnServer, ownServer } from "../test/support/own-server.ts";
 import type { Program } from "../test/support/programs.ts";
 import { Disk, whyNoDisk } from "./disk.ts";
-import { begunIn, heldBy, untilMoved } from "./held.ts";
+import { begunIn, heldBy, lockedOf, stillHeld, untilMoved } from "./held.ts";
 import { type HistoryWriter, readHistory } from "./history.ts";
 import { ChaosProcess, type ProcessOptions } from "./processes.ts";
 import { RemoteSide } from "./remote-side.ts";
@@ -179,11 +179,12 @@ export class Stage implements AsyncDisposable {
   /** Writes down what a process holds that was just hit. */
   async noteHeld({ name: by, workerId }: ChaosProcess): Promise<void> {
     const atMs = Date.now();
-    const tasks =
-      workerId === null
-        ? begunIn(readHistory(this.folder, by))
-        : await this.withClient((client) => heldBy(client, workerId));
-    this.#history.add({ op: "held", held: { by, atMs, tasks } });
+    const begun = workerId === null ? begunIn(readHistory(this.folder, by)) : [];
+    const { tasks, locked } = await this.withClient(async (client) => {
+      const held = workerId === null ? stillHeld(client, begun) : heldBy(client, workerId);
+      return { tasks: await held, locked: await lockedOf(client, await held) };
+    });
+    this.#history.add({ op: "held", held: { by, atMs, tasks, locked } });
     this.#held = tasks;
   }
 

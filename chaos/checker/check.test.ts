@@ -50,6 +50,7 @@ describe("a good history", () => {
       terms: [],
       firings: [],
       losses: [],
+      returns: [],
       gaps: [],
       checkpoints: [],
       moves: [],

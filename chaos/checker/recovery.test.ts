@@ -5,6 +5,7 @@ import { DEATHS } from "./recovery.ts";
 import {
   alter,
   DEAD_WORKER,
+  DEATH_MS,
   fault,
   held,
   judge,
@@ -58,6 +59,14 @@ function freeAt(story: Story, atMs: number): void {
   alter(truth.tasks, named("order-2"), { finishedAtMs: atMs + 20 });
 }
 
+/** A transaction of its handler had the row of the second order locked. */
+function lockSecond({ entries }: Story): void {
+  const place = entries.findIndex(({ what }) => what.op === "held");
+  const { what } = entries[place] ?? {};
+  if (what?.op !== "held") throw new Error("nothing was held");
+  entries[place] = line("harness", 1_610, { op: "held", held: { ...what.held, locked: ["4"] } });
+}
+
 describe("a history of faults is bad for what was held when", () => {
   it("it was taken from its worker too late", () => {
     const judged = judge((story) => freeAt(story, 6_601));
@@ -81,6 +90,14 @@ describe("a history of faults is bad for what was held when", () => {
     expect(judged).toEqual({ rules: ["late-loss", "late-release"], counts: {} });
   });
 
+  it("its row was locked, and was free too late after the fault had ended", () => {
+    const judged = judge((story) => {
+      lockSecond(story);
+      freeAt(story, DEATH_MS.to + 5_001);
+    });
+    expect(judged).toEqual({ rules: ["late-loss", "late-release"], counts: {} });
+  });
+
   it("nobody ever claimed it, and it waits", () => {
     const judged = judge(({ entries, truth }) => {
       entries.push(line("harness", 1_610, held("worker-1", 1_600, token("1", 1, "claim-1"))));
@@ -93,6 +110,25 @@ describe("a history of faults is bad for what was held when", () => {
 describe("a history of faults is good for what was held when", () => {
   it("it was taken at the last moment", () => {
     expect(judge((story) => freeAt(story, 6_600))).toEqual({ rules: [], counts: {} });
+  });
+
+  it("its row was locked by a transaction that only the end of the fault could end", () => {
+    const judged = judge((story) => {
+      lockSecond(story);
+      freeAt(story, DEATH_MS.to + 5_000);
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+
+  it("its own worker gave it back, and it waits for its next attempt", () => {
+    const judged = judge((story) => {
+      const { truth } = story;
+      truth.returns.push({ task: "4", atMs: 6_600 });
+      alter(truth.losses, ({ task }) => task === "4", { atMs: 1_000 });
+      alter(truth.claims, ({ task }) => task === "4", { atMs: 7_500 });
+      alter(truth.tasks, named("order-2"), { finishedAtMs: 7_600 });
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
   });
 
   it("it ended in time, though nobody claimed it anew", () => {

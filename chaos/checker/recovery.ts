@@ -9,7 +9,7 @@ export interface Recovery {
   readonly count: number;
   /**
    * Until the last task that a hit process held had ended or was free for others, from when it was
-   * hit; where nobody was lost, until work went on. Infinity when one never was.
+   * hit, or mended if a transaction had its row locked; where nobody was lost, until work went on. Infinity when one never was.
    */
   readonly worstMs: number;
   readonly boundMs: number;
@@ -27,7 +27,9 @@ export function recoveriesOf(facts: Facts): Recovery[] {
     const before = recoveries.get(kind);
     const resumedMs = fault.recoveredMs ?? Infinity;
     const held = heldIn(facts, fault);
-    const freedMs = longest(held.map(({ atMs, freedAtMs }) => freedAtMs - atMs));
+    const freedMs = longest(
+      held.map(({ atMs, freedAtMs, isLocked }) => freedAtMs - (isLocked ? fault.toMs : atMs)),
+    );
     const rerunMs = longest(held.map(({ atMs, movedAtMs }) => movedAtMs - atMs));
     recoveries.set(kind, {
       fault: kind,
@@ -52,22 +54,27 @@ interface HeldTask {
   readonly task: Token;
   /** When it ended or was claimed anew, whichever was first; Infinity when it was neither. */
   readonly movedAtMs: number;
-  /** When it did, or was taken away, to run alone: then it may have to wait for others. */
+  /**
+   * When it did, or was taken away, to run alone, or was given back: then it may have to wait for
+   * others, or for its next attempt.
+   */
   readonly freedAtMs: number;
+  /** A transaction of its handler had its row locked: nobody takes it before that is over. */
+  readonly isLocked: boolean;
 }
 
 /** What was held by those whom the fault hit. */
 function heldIn({ held, lives, truth }: Facts, { fromMs, toMs }: FaultRecord): HeldTask[] {
   const looks = held.filter(({ atMs }) => atMs >= fromMs && atMs <= toMs);
-  return looks.flatMap(({ by, atMs, tasks }) => {
-    const losses = groupBy(truth.losses, ({ task }) => task);
-    return tasks.map((task) => {
+  const frees = groupBy([...truth.losses, ...truth.returns], ({ task }) => task);
+  return looks.flatMap(({ by, atMs, tasks, locked }) =>
+    tasks.map((task) => {
       const movedAtMs = movedAtMsOf(task, lives.get(task.id));
-      const lost = (losses.get(task.id) ?? []).filter((loss) => loss.atMs >= atMs);
-      const freedAtMs = lost.reduce((first, loss) => Math.min(first, loss.atMs), movedAtMs);
-      return { by, atMs, task, movedAtMs, freedAtMs };
-    });
-  });
+      const freed = (frees.get(task.id) ?? []).filter((one) => one.atMs >= atMs);
+      const freedAtMs = freed.reduce((first, one) => Math.min(first, one.atMs), movedAtMs);
+      return { by, atMs, task, movedAtMs, freedAtMs, isLocked: locked.includes(task.id) };
+    }),
+  );
 }
 
 function movedAtMsOf({ generation }: Token, life: Life | undefined): number {
@@ -118,12 +125,17 @@ function* lateLosses({ truth, faults }: Facts): Generator<Finding> {
   }
 }
 
-/** What whoever was hit held ends or is free for others in time, and not only some of it. */
+/**
+ * What whoever was hit held ends or is free for others in time, and not only some of it. The time
+ * of a task whose handler has its row locked in a transaction begins when the fault ends: as long
+ * as its session stands it may still commit.
+ */
 function* lateReleases(facts: Facts): Generator<Finding> {
   for (const fault of facts.faults) {
     const others = facts.faults.filter((one) => one !== fault);
-    for (const { by, atMs, task, freedAtMs } of heldIn(facts, fault)) {
-      const deadlineMs = deadlineOf(atMs, atMs + fault.boundMs, others);
+    for (const { by, atMs, task, freedAtMs, isLocked } of heldIn(facts, fault)) {
+      const fromMs = isLocked ? fault.toMs : atMs;
+      const deadlineMs = deadlineOf(atMs, fromMs + fault.boundMs, others);
       if (freedAtMs <= deadlineMs) continue;
       const when = freedAtMs === Infinity ? "never" : `${Math.round(freedAtMs - atMs)} ms later`;
       const message = `task ${task.id}, which ${by} held at the ${fault.kind}, was free ${when}`;

@@ -168,7 +168,7 @@ export function fault(
 }
 
 export function held(by: string, atMs: number, ...tasks: readonly Token[]): What {
-  return { op: "held", held: { by, atMs, tasks } };
+  return { op: "held", held: { by, atMs, tasks, locked: [] } };
 }
 
 const sample = (atMs: number, running: number): What => ({
@@ -241,6 +241,7 @@ export function tell(): Story {
       tickMs: 1_000 * (place + 1),
       task: id,
     })),
+    returns: [],
     losses: [
       { task: "4", worker: DEAD_WORKER, atMs: 5_000 },
       // A task blocked its process: no fault had hit it.

@@ -105,6 +105,8 @@ export interface Held {
   /** By the clock of the harness, within the fault. */
   readonly atMs: number;
   readonly tasks: readonly Token[];
+  /** Ids of those whose rows a transaction of the worker had locked: nobody may take them then. */
+  readonly locked: readonly string[];
 }
 
 /** What the watcher saw in the database at one moment. */

@@ -9,6 +9,7 @@ export interface Truth {
   readonly terms: readonly TermFact[];
   readonly firings: readonly FiringFact[];
   readonly losses: readonly LossFact[];
+  readonly returns: readonly ReturnFact[];
   readonly gaps: readonly GapFact[];
   readonly checkpoints: readonly CheckpointFact[];
   readonly moves: readonly MoveFact[];
@@ -110,6 +111,12 @@ export interface LossFact {
   readonly task: string;
   readonly worker: string;
   /** By the database's clock. */
+  readonly atMs: number;
+}
+
+/** Its own worker gave a task back, for another attempt or to the dead. */
+export interface ReturnFact {
+  readonly task: string;
   readonly atMs: number;
 }
 

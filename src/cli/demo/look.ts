@@ -123,7 +123,7 @@ export class Look {
     const tasks = rows.map((row) => toTask(row, run));
     const atMs = await readMs(tx);
     const losses = this.#newLosses(await readLosses(tx, names, this.#startMs));
-    const rest = { terms: [], losses: [], gaps: [], moves: [], claims: [], cuts: [] };
+    const rest = { terms: [], losses: [], returns: [], gaps: [], moves: [], claims: [], cuts: [] };
     const truth: Truth = { atMs, tasks, effects, firings, ...log, ...rest };
     const consumers = this.#expectations(log.checkpoints, range);
     return { lines, entries, truth, consumers, eventsDone: this.#eventsDone, moved, losses };
