@@ -1,12 +1,9 @@
 import { fileURLToPath } from "node:url";
-import { configDefaults, defineConfig } from "vitest/config";
+import { defineConfig } from "vitest/config";
 import { LongestFirst } from "./test/support/longest-first.ts";
 import { NoSkips } from "./test/support/no-skips.ts";
 
 const source = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
-
-/** Promises on time that mean something only while nothing else runs. */
-const ALONE = ["test/integration/frontier/stress.test.ts"];
 
 const TIMEOUTS = { testTimeout: 60_000, hookTimeout: 90_000 };
 
@@ -38,18 +35,17 @@ export default defineConfig({
           globalSetup: ["test/support/global-setup.ts"],
           setupFiles: ["test/support/each-file.ts"],
           isolate: false, // See there.
-          include: ["test/**/*.test.ts", "mutants/**/*.test.ts", "examples/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, ...ALONE],
+          include: ["test/**/!(*.alone).test.ts", "mutants/**/*.test.ts", "examples/**/*.test.ts"],
         },
       },
       {
         extends: true,
         test: {
           ...TIMEOUTS,
-          name: "alone",
+          name: "alone", // Promises on time that mean something only while nothing else runs.
           globalSetup: ["test/support/global-setup.ts"],
           setupFiles: ["test/support/each-file.ts"],
-          include: ALONE,
+          include: ["test/**/*.alone.test.ts"],
           maxWorkers: 1,
           sequence: { groupOrder: 1 },
         },

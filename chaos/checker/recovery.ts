@@ -9,7 +9,8 @@ export interface Recovery {
   readonly count: number;
   /**
    * Until the last task that a hit process held had ended or was free for others, from when it was
-   * hit, or mended if a transaction had its row locked; where nobody was lost, until work went on. Infinity when one never was.
+   * hit, or mended if a transaction had its row locked; where nobody was lost, until work went on.
+   * Infinity when one never was.
    */
   readonly worstMs: number;
   readonly boundMs: number;

@@ -203,7 +203,7 @@ CREATE TRIGGER tidemill_draw_xid_first BEFORE INSERT ON {events}
       },
     ],
     catchers: [
-      test("test/integration/frontier/stress.test.ts"),
+      test("test/integration/frontier/stress.alone.test.ts"),
       chaos({
         seconds: 15,
         seeds: [1, 2],
