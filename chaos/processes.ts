@@ -60,7 +60,8 @@ export class ChaosProcess implements AsyncDisposable {
       this.isGone = true;
       const isQuiet = code === 0 || signal === "SIGKILL";
       const lastLines = isQuiet ? [] : lastLinesOf(logOf(folder, name));
-      onExit({ op: "exit", process: name, code, signal, asked: this.#asked, lastLines });
+      const { workerId: worker } = this;
+      onExit({ op: "exit", process: name, worker, code, signal, asked: this.#asked, lastLines });
     });
   }
 

@@ -46,7 +46,8 @@ const HANDLED = `
     FROM chaos.handled AS one ORDER BY one.seq`;
 
 const TERMS = `
-  SELECT seq::text, term::text, leader FROM chaos.terms AS one ORDER BY one.seq`;
+  SELECT seq::text, term::text, leader, ${ms("at")} AS "atMs"
+    FROM chaos.terms AS one ORDER BY one.seq`;
 
 const FIRINGS = `
   SELECT schedule, ${ms("tick")} AS "tickMs", task_id::text AS task FROM chaos.firings`;
@@ -55,9 +56,12 @@ const LOSSES = `
   SELECT task_id::text AS task, worker_id AS worker, ${ms("at")} AS "atMs"
     FROM tidemill.task_failures WHERE outcome = 'lost'`;
 
+// What a worker claimed and never began goes back without a word in the failures.
 const RETURNS = `
   SELECT task_id::text AS task, ${ms("at")} AS "atMs"
-    FROM tidemill.task_failures WHERE outcome <> 'lost'`;
+    FROM (SELECT task_id, at FROM tidemill.task_failures WHERE outcome <> 'lost'
+           UNION ALL
+          SELECT task_id, at FROM chaos.returns) AS one`;
 
 const CLAIMS = `
   SELECT task_id::text AS task, generation, claim_id AS "claimId", ${ms("at")} AS "atMs"

@@ -3,10 +3,11 @@ import type { FaultRecord } from "../src/checker/history.ts";
 import type { Truth } from "../src/checker/truth.ts";
 import { Tidemill } from "../src/index.ts";
 import { Random } from "../test/support/random.ts";
+import { untilAllMove } from "./calm.ts";
 import type { Fault } from "./faults/fault.ts";
 import { HistoryWriter } from "./history.ts";
 import { readTruth } from "./read-truth.ts";
-import { cure, PARKING, SCHEDULE } from "./scene.ts";
+import { cure, PARKING, SCHEDULE, WORKERS } from "./scene.ts";
 import { Stage } from "./stage.ts";
 import { Watcher } from "./watcher.ts";
 
@@ -20,11 +21,11 @@ export interface RunOptions {
   readonly say: (line: string) => void;
 }
 
-const WORKERS = 4;
 /** Who ends nothing for so long will not do so later. */
 const STUCK_MS = 30_000;
 const PROGRESS_MS_MAX = 30_000;
 const RERUN_MS_MAX = 5_000;
+const ALL_MOVE_MS_MAX = 5_000;
 /** Between two faults, so that there is something to break. */
 const CALM_MS = 500;
 
@@ -48,6 +49,7 @@ export async function run(options: RunOptions): Promise<Truth> {
       record.recoveredMs === null ? "never" : `${Math.round(record.recoveredMs)} ms`;
     say(`${fault.kind}: work went on after ${recovered}`);
     await Promise.all([stage.scaleTo(WORKERS), stage.remote.up(), stage.vacuum()]);
+    await stage.withClient((client) => untilAllMove(client, ALL_MOVE_MS_MAX));
   }
   say("the load ends");
   await Promise.all(stage.producers.map((producer) => producer.stop()));

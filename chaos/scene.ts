@@ -113,6 +113,8 @@ export const PARKING = careful.name;
 export const PARTITION_NAME = /^(.*)\/(\d+)$/;
 
 export const LEASE_SECONDS = 3;
+/** As many as there are while nothing is broken. */
+export const WORKERS = 4;
 
 /** What the rules have to know of it. The schedule fires every second, and catches up. */
 export const SCENE: Scene = {
@@ -172,8 +174,6 @@ export const SERVER: ServerOptions = {
   leaseSeconds: LEASE_SECONDS,
   graceSeconds: 1,
   drainSeconds: 2,
-  keepaliveSeconds: 1,
-  keepaliveTimeoutSeconds: 1,
 };
 
 /** A server that falls silent is given up before its leases end. */
@@ -235,6 +235,18 @@ const TABLES = `
   CREATE TRIGGER record_cut AFTER UPDATE ON tidemill.tasks
     FOR EACH ROW WHEN (OLD.lease_until > NOW() AND NEW.claim_id IS DISTINCT FROM OLD.claim_id)
     EXECUTE FUNCTION chaos.record_cut();
+  CREATE TABLE chaos.returns (
+    task_id BIGINT NOT NULL,
+    at      TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE FUNCTION chaos.record_return() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO chaos.returns VALUES (NEW.id);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER record_return AFTER UPDATE ON tidemill.tasks
+    FOR EACH ROW WHEN (OLD.state = 'running' AND NEW.state = 'pending')
+    EXECUTE FUNCTION chaos.record_return();
   CREATE TABLE chaos.moves (
     seq       BIGINT GENERATED ALWAYS AS IDENTITY,
     name      TEXT NOT NULL,
@@ -255,7 +267,8 @@ const TABLES = `
   CREATE TABLE chaos.terms (
     seq    BIGINT GENERATED ALWAYS AS IDENTITY,
     term   BIGINT NOT NULL,
-    leader UUID
+    leader UUID,
+    at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   );
   CREATE TABLE chaos.firings (
     schedule TEXT NOT NULL,

@@ -5,14 +5,14 @@ import { alter, judge, line, remove, task } from "./story.ts";
 describe("a history of a cluster is bad when", () => {
   it("two leaders had one term", () => {
     const judged = judge(({ truth }) => {
-      truth.terms.push({ seq: "13", term: "12", leader: "worker-c" });
+      truth.terms.push({ seq: "13", term: "12", leader: "worker-c", atMs: 21_000 });
     });
     expect(judged).toEqual({ rules: ["leader-term"], counts: {} });
   });
 
   it("a term is lower than the one before", () => {
     const judged = judge(({ truth }) => {
-      truth.terms.push({ seq: "11", term: "9", leader: "worker-c" });
+      truth.terms.push({ seq: "11", term: "9", leader: "worker-c", atMs: 3_000 });
     });
     expect(judged).toEqual({ rules: ["leader-term"], counts: {} });
   });

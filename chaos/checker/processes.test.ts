@@ -10,7 +10,7 @@ const LAST_LINES = ["Error: nobody handled this", "    at somewhere"];
 
 function end({ entries }: Story, how: Partial<Exited>): void {
   const none = { code: null, signal: null, asked: null, lastLines: LAST_LINES } as const;
-  const what = { op: "exit", process: "worker-4", ...none, ...how } as const;
+  const what = { op: "exit", process: "worker-4", worker: null, ...none, ...how } as const;
   entries.push(line("harness", 3_000, what));
 }
 
@@ -43,7 +43,14 @@ describe("a history of processes is good when", () => {
 it("a crash is told with the last that the process said", () => {
   const story = tell();
   end(story, { code: 1 });
-  const exit = { op: "exit", process: "worker-4", code: 1, signal: null, asked: null };
+  const exit = {
+    op: "exit",
+    process: "worker-4",
+    worker: null,
+    code: 1,
+    signal: null,
+    asked: null,
+  };
   expect(check(story.entries, story.truth).violations).toEqual([
     {
       rule: "crashed-process",

@@ -14,7 +14,7 @@ function isExpected({ code, signal, asked }: Exited): boolean {
 
 /** One that is started again hides what it died of, such as a rejection that nobody handled. */
 function* crashed({ exits }: Facts): Generator<Finding> {
-  for (const exit of exits) {
+  for (const { what: exit } of exits) {
     if (isExpected(exit)) continue;
     const { lastLines, ...rest } = exit;
     const message = `${exit.process} ended with ${exit.signal ?? exit.code}`;

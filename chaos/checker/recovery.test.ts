@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { FAULTS } from "../faults/index.ts";
+import { POISON_CODE } from "../scene.ts";
 import { check } from "./check.ts";
 import { DEATHS } from "./recovery.ts";
 import {
@@ -59,6 +60,12 @@ function freeAt(story: Story, atMs: number): void {
   alter(truth.tasks, named("order-2"), { finishedAtMs: atMs + 20 });
 }
 
+/** A task takes a worker's process along, by itself or when it was told to go. */
+function endWorker({ entries }: Story, worker: string, asked: "stop" | null = null): void {
+  const how = { code: asked === null ? POISON_CODE : 0, signal: null, asked, lastLines: [] };
+  entries.push(line("harness", 6_000, { op: "exit", process: "worker-9", worker, ...how }));
+}
+
 /** A transaction of its handler had the row of the second order locked. */
 function lockSecond({ entries }: Story): void {
   const place = entries.findIndex(({ what }) => what.op === "held");
@@ -90,6 +97,26 @@ describe("a history of faults is bad for what was held when", () => {
     expect(judged).toEqual({ rules: ["late-loss", "late-release"], counts: {} });
   });
 
+  it("it was taken too late for a leader that was lost meanwhile as well", () => {
+    const judged = judge((story) => {
+      endWorker(story, "worker-b");
+      freeAt(story, 11_001);
+    });
+    expect(judged).toEqual({ rules: ["late-loss", "late-release"], counts: {} });
+  });
+
+  it.each<[string, string, "stop" | null]>([
+    ["who did not lead", "worker-c", null],
+    ["who led once", "worker-a", null],
+    ["who leads, and was told to go", "worker-b", "stop"],
+  ])("it was taken too late beside the end of one %s", (_, worker, asked) => {
+    const judged = judge((story) => {
+      endWorker(story, worker, asked);
+      freeAt(story, 7_001);
+    });
+    expect(judged).toEqual({ rules: ["late-loss", "late-release"], counts: {} });
+  });
+
   it("its row was locked, and was free too late after the fault had ended", () => {
     const judged = judge((story) => {
       lockSecond(story);
@@ -116,6 +143,14 @@ describe("a history of faults is good for what was held when", () => {
     const judged = judge((story) => {
       lockSecond(story);
       freeAt(story, DEATH_MS.to + 5_000);
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+
+  it("the leader that should have taken it was lost meanwhile", () => {
+    const judged = judge((story) => {
+      endWorker(story, "worker-b");
+      freeAt(story, 11_000);
     });
     expect(judged).toEqual({ rules: [], counts: {} });
   });

@@ -96,8 +96,23 @@ function* slow({ faults }: Facts): Generator<Finding> {
 /** Faults after which a worker or a server is gone for good, by their kinds. */
 export const DEATHS: readonly string[] = ["kill", "server-kill"];
 
+/** Something that goes wrong while what somebody held is still to be taken. */
+type Setback = Pick<FaultRecord, "fromMs" | "toMs" | "boundMs">;
+
+/**
+ * A task or an event may take the leader's process along. Nobody takes anything before another one
+ * leads, which may last as long as after a fault.
+ */
+function lostLeads({ exits, truth }: Facts, boundMs: number): Setback[] {
+  return exits.flatMap(({ t, what: { worker, asked } }) => {
+    const leader = truth.terms.findLast(({ atMs }) => atMs <= t)?.leader ?? null;
+    const isLost = asked === null && worker !== null && worker === leader;
+    return isLost ? [{ fromMs: t, toMs: t, boundMs }] : [];
+  });
+}
+
 /** Another fault that begins meanwhile may keep the others from taking what somebody held. */
-function deadlineOf(hitAtMs: number, untilMs: number, others: readonly FaultRecord[]): number {
+function deadlineOf(hitAtMs: number, untilMs: number, others: readonly Setback[]): number {
   let deadlineMs = untilMs;
   for (const { fromMs, toMs, boundMs } of others) {
     const isMeanwhile = fromMs >= hitAtMs && fromMs <= deadlineMs;
@@ -110,11 +125,13 @@ function deadlineOf(hitAtMs: number, untilMs: number, others: readonly FaultReco
  * What a dead worker held is taken from it in time. Of other faults a late loss proves nothing: the
  * worker goes on, and loses more when a task blocks its process or ends it.
  */
-function* lateLosses({ truth, faults }: Facts): Generator<Finding> {
+function* lateLosses(facts: Facts): Generator<Finding> {
+  const { truth, faults } = facts;
   const deaths = faults.filter(({ kind }) => DEATHS.includes(kind));
   const deadlines = new Map<string, { readonly death: FaultRecord; readonly deadlineMs: number }>();
   for (const death of deaths) {
-    const deadlineMs = deadlineOf(death.fromMs, death.toMs + death.boundMs, faults);
+    const setbacks = [...faults, ...lostLeads(facts, death.boundMs)];
+    const deadlineMs = deadlineOf(death.fromMs, death.toMs + death.boundMs, setbacks);
     for (const worker of death.targets) deadlines.set(worker, { death, deadlineMs });
   }
   for (const loss of truth.losses) {
@@ -133,7 +150,8 @@ function* lateLosses({ truth, faults }: Facts): Generator<Finding> {
  */
 function* lateReleases(facts: Facts): Generator<Finding> {
   for (const fault of facts.faults) {
-    const others = facts.faults.filter((one) => one !== fault);
+    const faults = facts.faults.filter((one) => one !== fault);
+    const others = [...faults, ...lostLeads(facts, fault.boundMs)];
     for (const { by, atMs, task, freedAtMs, isLocked } of heldIn(facts, fault)) {
       const fromMs = isLocked ? fault.toMs : atMs;
       const deadlineMs = deadlineOf(atMs, fromMs + fault.boundMs, others);

@@ -232,9 +232,9 @@ export function tell(): Story {
     ],
     handled: [...WHOLE, ...SPLIT.flat(), ...CAREFUL, ...CURED],
     terms: [
-      { seq: "9", term: "9", leader: "worker-a" },
-      { seq: "10", term: "10", leader: "worker-b" },
-      { seq: "12", term: "12", leader: null },
+      { seq: "9", term: "9", leader: "worker-a", atMs: 100 },
+      { seq: "10", term: "10", leader: "worker-b", atMs: 2_500 },
+      { seq: "12", term: "12", leader: null, atMs: 20_000 },
     ],
     firings: ["11", "12", "13"].map((id, place) => ({
       schedule: "every-second",

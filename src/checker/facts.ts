@@ -83,7 +83,7 @@ export interface Facts {
   /** In the order in which they began. */
   readonly faults: readonly FaultRecord[];
   readonly samples: readonly Sample[];
-  readonly exits: readonly Exited[];
+  readonly exits: readonly Line<Exited>[];
   readonly held: readonly Held[];
 }
 
@@ -112,7 +112,7 @@ interface Sorted {
   readonly attempts: Line<Started | Ended>[];
   readonly faults: FaultRecord[];
   readonly samples: Sample[];
-  readonly exits: Exited[];
+  readonly exits: Line<Exited>[];
   readonly held: Held[];
 }
 
@@ -137,7 +137,7 @@ function sort(entries: readonly Entry[]): Sorted {
     else if (tells(entry, "start") || tells(entry, "end")) lines.attempts.push(entry);
     else if (tells(entry, "fault")) lines.faults.push(entry.what.fault);
     else if (tells(entry, "sample")) lines.samples.push(entry.what.sample);
-    else if (tells(entry, "exit")) lines.exits.push(entry.what);
+    else if (tells(entry, "exit")) lines.exits.push(entry);
     else if (tells(entry, "held")) lines.held.push(entry.what.held);
   }
   return lines;

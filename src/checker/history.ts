@@ -77,6 +77,8 @@ export interface Ended {
 export interface Exited {
   readonly op: "exit";
   readonly process: string;
+  /** The worker in it; null where there is none. */
+  readonly worker: string | null;
   /** Null: by a signal. */
   readonly code: number | null;
   readonly signal: string | null;

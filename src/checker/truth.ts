@@ -77,6 +77,8 @@ export interface TermFact {
   readonly seq: string;
   readonly term: string;
   readonly leader: string | null;
+  /** By the database's clock. */
+  readonly atMs: number;
 }
 
 /** A task that a schedule enqueued. */
