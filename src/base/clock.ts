@@ -56,3 +56,14 @@ export function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<vo
     signal.addEventListener("abort", done, { once: true });
   });
 }
+
+/** Waits for `done`, but `ms` at most; whether it came in time. Rejects as it does. */
+export async function withinMs(done: Promise<unknown>, ms: number, clock: Clock): Promise<boolean> {
+  const over = new AbortController();
+  const late = pause(ms, clock, over.signal).then(() => false);
+  try {
+    return await Promise.race([done.then(() => true), late]);
+  } finally {
+    over.abort();
+  }
+}

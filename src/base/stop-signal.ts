@@ -2,11 +2,14 @@ import { constants } from "node:os";
 
 /** What became of work when something stopped. */
 export interface Stopped {
-  /** Tasks, batches and deliveries that had begun, did not end in time, and were given back. */
+  /**
+   * Tasks, batches, deliveries, notices, and messages of Kafka, that had begun, did not end in time
+   * and were given back: somebody else does them again.
+   */
   readonly givenBack: number;
 }
 
-/** What runs until it is stopped: a worker, with a database or without, or a server. */
+/** What runs until it is stopped: a worker, a server, an ingest or a publisher of Kafka. */
 export interface Stoppable {
   /** Settles when it has ended; rejects when it could not go on. */
   readonly finished: Promise<unknown>;

@@ -2,7 +2,7 @@ import type { Database } from "../db/database.ts";
 import { readCeiling } from "../db/sql/epoch.ts";
 import { readLatestPosition } from "../events/sql/read.ts";
 import { closedBy } from "./frontier.ts";
-import { type ConsumerRow, listConsumers } from "./sql/admin.ts";
+import { type ConsumerRow, listConsumers, PARKED_MAX } from "./sql/admin.ts";
 import { type FrontierHolder, observe, openEpoch, readFrontierHolders } from "./sql/frontier.ts";
 import { readLeader, readMissingPositions, readWorkers } from "./sql/status.ts";
 
@@ -44,8 +44,11 @@ export interface ConsumerStatus {
         readonly since: Date | undefined;
       }
     | undefined;
+  /** Both are counted up to 10,000. */
   readonly parkedStreams: number;
   readonly parkedEvents: number;
+  /** Whether counting events ended there: there may be more, and of streams if both are equal. */
+  readonly isParkedCut: boolean;
 }
 
 export interface GapStatus {
@@ -117,6 +120,7 @@ export function toConsumerStatus(row: ConsumerRow): ConsumerStatus {
           },
     parkedStreams: row.parked_streams,
     parkedEvents: row.parked_events,
+    isParkedCut: row.parked_events === PARKED_MAX,
   };
 }
 

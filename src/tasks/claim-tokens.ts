@@ -19,7 +19,7 @@ import {
   type TenantToken,
 } from "./sql/by-token.ts";
 import { findTasks } from "./sql/inspect.ts";
-import { saveProgress } from "./sql/lease.ts";
+import { findOwn, saveProgress } from "./sql/lease.ts";
 import { openPacksByToken } from "./sql/open-packs.ts";
 import { LeaseLostError, type LeaseToken, type TaskState } from "./task.ts";
 
@@ -69,6 +69,11 @@ export class ClaimTokens {
   async keep(tokens: readonly TenantToken[], seconds: number): Promise<void> {
     const { workerId } = this.#options;
     await keepTasks(this.#db, tokens, { workerId, seconds });
+  }
+
+  /** Places of those that this worker holds, and no other has adopted or ended. */
+  async findOwn(tokens: readonly LeaseToken[]): Promise<ReadonlySet<number>> {
+    return await findOwn(this.#db, tokens, this.#options.workerId);
   }
 
   /** What is not found may be in a pack that another worker has not opened. */

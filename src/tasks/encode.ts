@@ -6,7 +6,13 @@ import { bucketOf } from "../cluster/ring.ts";
 import type { Queryable } from "../db/database.ts";
 import type { KnownQueue, QueueDirectory } from "./directory.ts";
 import { checkHttpCall, resolveCall } from "./http-call.ts";
-import { type NewTask, TASK_KEYS, type TaskOptions, toJson } from "./new-task.ts";
+import {
+  hasDefaultAttempts,
+  type NewTask,
+  TASK_KEYS,
+  type TaskOptions,
+  toJson,
+} from "./new-task.ts";
 import { priorityNumber } from "./priority.ts";
 import { describeIssues, type StandardResult, type StandardSchema } from "./schema.ts";
 import type { TaskShape } from "./sql/enqueue.ts";
@@ -254,7 +260,7 @@ export class TaskEncoder {
       ...rest,
       ...rareOptions(untraced),
       ...(task.priority === undefined ? {} : { priority }),
-      ...(task.maxAttempts === undefined ? {} : { max_attempts }),
+      ...(task.maxAttempts === undefined || hasDefaultAttempts(task) ? {} : { max_attempts }),
     });
     this.#given.set(shape, given);
     return given;
@@ -270,7 +276,8 @@ function shapeId(task: NewTask, isBytes: boolean, isKeyed: boolean): string {
   const sort = isBytes ? (isKeyed ? "keyed bytes" : "bytes") : isKeyed ? "keyed" : "plain";
   if (isPlain) return sort;
   const { payload: _payload, partitionKey: _key, idempotencyKey: _once, ...options } = task;
-  return sort + JSON.stringify(options);
+  // What was given is remembered by shape.
+  return (hasDefaultAttempts(task) ? `default ${sort}` : sort) + JSON.stringify(options);
 }
 
 function timing({ runAt, delaySeconds }: NewTask): { run_at?: string; delay?: number } {

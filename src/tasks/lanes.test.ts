@@ -112,6 +112,12 @@ describe("the choice of lanes", () => {
     expect(takes(aged.choose(wanted(10), ANY_ROOM))).toEqual({ 1: 10 });
   });
 
+  it("takes what is on probation first, whatever its priority and however long others wait", () => {
+    const waits = { lane: 2, tenant: "b", priority: 9, waitedSeconds: 1e6 };
+    const book = bookOf({ lane: 1, priority: -1 }, waits);
+    expect(book.choose(wanted(1), ANY_ROOM).map(({ lane }) => lane)).toEqual([1]);
+  });
+
   it("takes no more on probation than is allowed", () => {
     const book = bookOf({ lane: 1, priority: -1 }, { lane: 2, tenant: "b" });
     expect(takes(book.choose(wanted(60), ANY_ROOM))).toEqual({ 1: 1, 2: 59 });

@@ -1,6 +1,6 @@
 import { isPackLane, packLane, rowLane } from "./claimed-pack.ts";
 import type { LaneOwner } from "./claimed-row.ts";
-import { PROBATION } from "./priority.ts";
+import { PROBATION, rankOf } from "./priority.ts";
 import type { LaneRequest, LaneView } from "./sql/claim.ts";
 import { Turns, type TurnTaker } from "./turns.ts";
 
@@ -306,9 +306,9 @@ export class LaneBook {
     return plan.requests;
   }
 
-  /** All heads wait at the same pace: since when they do is all that differs. */
   #rank({ priority, waitingSinceMs }: Lane): number {
-    return priority - waitingSinceMs / 1000 / this.#options.agingSeconds;
+    const isOnProbation = priority === PROBATION;
+    return rankOf({ priority, isOnProbation }, waitingSinceMs, this.#options.agingSeconds);
   }
 
   #highest(lanes: readonly Lane[]): Lane | undefined {

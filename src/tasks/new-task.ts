@@ -44,6 +44,21 @@ export interface NewTask<Payload = unknown> extends TaskOptions {
   readonly payload: Payload | Uint8Array | JsonText;
 }
 
+const isDefault: unique symbol = Symbol("maxAttempts is a default");
+
+/**
+ * With attempts that the caller did not name. A task with an idempotency key is then still the same
+ * task when the default has changed meanwhile.
+ */
+export function withDefaultAttempts<Options extends TaskOptions>(
+  options: Options,
+  maxAttempts: number,
+): Options {
+  return { ...options, maxAttempts, [isDefault]: true };
+}
+
+export const hasDefaultAttempts = (options: TaskOptions): boolean => isDefault in options;
+
 /** All of them; others are refused. */
 export const TASK_KEYS: readonly string[] = [
   "payload",

@@ -8,6 +8,27 @@ export const PRIORITY_MAX = 9;
 /** Where tasks wait whose worker was lost. */
 export const PROBATION = -1;
 
+/** More than any waiting adds. */
+const FIRST = 1e12;
+
+interface Ranked {
+  readonly priority: number;
+  readonly isOnProbation: boolean;
+}
+
+/**
+ * The highest comes first. All wait at the same pace: since when they do is all that differs. What
+ * is on probation had its turn when its worker was lost, and comes before everything else: no more
+ * than one of it is here at once, so that others hardly notice.
+ */
+export function rankOf(
+  { priority, isOnProbation }: Ranked,
+  sinceMs: number,
+  agingSeconds: number,
+): number {
+  return (isOnProbation ? FIRST : 0) + priority - sinceMs / 1000 / agingSeconds;
+}
+
 export function priorityNumber(priority: Priority): number {
   if (typeof priority === "string" && Object.hasOwn(PRIORITY_NAMES, priority)) {
     return PRIORITY_NAMES[priority];

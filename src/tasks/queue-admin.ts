@@ -25,7 +25,10 @@ import { ensureQueue, type QueueRow, readQueues } from "./sql/queues.ts";
 import { DEFAULT_TENANT, keyLane } from "./task.ts";
 import type { AdminChannels } from "./task-admin.ts";
 
-/** A queue as people see it. Counts are kept, not counted: asking is cheap however deep it is. */
+/**
+ * A queue as people see it. Counts are kept, or counted up to a bound: asking is cheap however deep
+ * it is.
+ */
 export interface QueueView {
   readonly name: string;
   readonly keySpace: string;
@@ -39,7 +42,10 @@ export interface QueueView {
   /** Live tasks by priority, running ones included. */
   readonly depths: Readonly<Record<string, number>>;
   readonly running: number;
+  /** Counted up to 10,000. */
   readonly dead: number;
+  /** Whether counting ended there: there may be more. */
+  readonly isDeadCut: boolean;
   /** Age of the oldest task that could run; of keyed ones, among the first of their buckets. */
   readonly oldestPendingSeconds: number | undefined;
 }
@@ -72,6 +78,7 @@ const isHttp = ({ settings }: QueueRow): boolean =>
 const introduction = ({ is_provisional, introduced_by }: QueueRow): { introducedBy?: string } =>
   is_provisional && introduced_by !== null ? { introducedBy: introduced_by } : {};
 const DELAYED_MAX = 10_000;
+const DEAD_MAX = 10_000;
 
 /** What a person, or a program for them, may ask and do about queues and their keys. */
 export class QueueAdmin {
@@ -87,7 +94,10 @@ export class QueueAdmin {
 
   /** By name. */
   async list(): Promise<QueueView[]> {
-    const [rows, counts] = await Promise.all([readQueues(this.#db), readQueueCounts(this.#db)]);
+    const [rows, counts] = await Promise.all([
+      readQueues(this.#db),
+      readQueueCounts(this.#db, DEAD_MAX),
+    ]);
     return rows.map((row) => {
       const count = counts.find(({ name }) => name === row.name);
       return {
@@ -102,6 +112,7 @@ export class QueueAdmin {
         depths: count?.depths ?? {},
         running: count?.running ?? 0,
         dead: count?.dead ?? 0,
+        isDeadCut: count?.dead === DEAD_MAX,
         oldestPendingSeconds: count?.oldest_seconds ?? undefined,
       };
     });

@@ -1,5 +1,6 @@
 import type { ClaimedTask } from "./claimed-task.ts";
 import { Fifo } from "./fifo.ts";
+import { rankOf } from "./priority.ts";
 import { type QueueSettings, tenantWeight } from "./queue.ts";
 import { Turns, type TurnTaker } from "./turns.ts";
 
@@ -178,7 +179,7 @@ export class ReadyLine {
     const head = lane.tasks.peek();
     if (head === undefined || head === lane.ranked) return lane.rank;
     lane.ranked = head;
-    lane.rank = head.priority - head.runAt.getTime() / 1000 / this.#options.agingSeconds;
+    lane.rank = rankOf(head, head.runAt.getTime(), this.#options.agingSeconds);
     return lane.rank;
   }
 

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { type Clock, pause } from "../base/clock.ts";
+import { type Clock, withinMs } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Service } from "../base/supervisor.ts";
@@ -386,10 +386,4 @@ export class TaskRunner implements Service {
 async function aborted(signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-}
-
-async function withinMs(done: Promise<void>, ms: number, clock: Clock): Promise<void> {
-  const over = new AbortController();
-  await Promise.race([done, pause(ms, clock, over.signal)]);
-  over.abort();
 }

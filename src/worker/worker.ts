@@ -119,8 +119,9 @@ export class Worker implements AsyncDisposable {
     if (this.#state === "new") this.#state = "stopped";
     this.#stopping ??= this.#stop();
     await this.#stopping;
-    const { tasks, sender, runner } = this.#parts ?? {};
-    const counts = [tasks?.givenBack, sender?.givenBack, runner?.interrupted];
+    const { tasks, sender, notices, runner } = this.#parts ?? {};
+    const givenBack = [tasks, sender, notices].map((part) => part?.givenBack);
+    const counts = [...givenBack, runner?.interrupted];
     return { givenBack: counts.reduce((sum: number, count) => sum + (count ?? 0), 0) };
   }
 

@@ -18,6 +18,12 @@ export async function readPartitionCount(
   return row?.partitions ?? undefined;
 }
 
+/** How far parked streams and events of a consumer are counted. */
+export const PARKED_MAX = 10_000;
+
+// Whoever watches asks every two seconds, so what is parked is counted along the primary keys and
+// up to a bound. The consumer is compared as a range: nothing else can give the order then,
+// whatever the planner has learnt of a consumer that parked most of it.
 const LIST = statement(
   "consumers_list",
   `SELECT checkpoint.consumer_name AS name,
@@ -27,10 +33,18 @@ const LIST = statement(
           assignment.worker_id,
           state.state, state.reason, state.position, state.event_id, state.error, state.stack,
           state.failures, state.since,
-          (SELECT count(*) FROM {schema}.parked_streams AS parked
-            WHERE parked.consumer_name = checkpoint.consumer_name)::int AS parked_streams,
-          (SELECT count(*) FROM {schema}.parked_events AS parked
-            WHERE parked.consumer_name = checkpoint.consumer_name)::int AS parked_events,
+          (SELECT count(*)
+             FROM (SELECT FROM {schema}.parked_streams AS parked
+                    WHERE parked.consumer_name >= checkpoint.consumer_name
+                      AND parked.consumer_name <= checkpoint.consumer_name
+                    ORDER BY parked.consumer_name, parked.stream_type, parked.stream_id
+                    LIMIT $1) AS one)::int AS parked_streams,
+          (SELECT count(*)
+             FROM (SELECT FROM {schema}.parked_events AS parked
+                    WHERE parked.consumer_name >= checkpoint.consumer_name
+                      AND parked.consumer_name <= checkpoint.consumer_name
+                    ORDER BY parked.consumer_name, parked.global_position
+                    LIMIT $1) AS one)::int AS parked_events,
           COALESCE((SELECT global_position FROM {events}
                      ORDER BY global_position DESC LIMIT 1), 0) AS latest,
           (SELECT GREATEST(0, extract(epoch FROM NOW() - next.created_at))::float8
@@ -70,7 +84,7 @@ export interface ConsumerRow {
 }
 
 export async function listConsumers(db: Queryable): Promise<ConsumerRow[]> {
-  return await db.query<ConsumerRow>(LIST);
+  return await db.query<ConsumerRow>(LIST, [PARKED_MAX]);
 }
 
 const PROGRESS = statement(

@@ -89,6 +89,7 @@ export class NoticeSender implements Service {
   readonly #ending = new AbortController();
   readonly #claiming = new AbortController();
   #claimedUntilMs = 0;
+  #givenBack = 0;
   /** Tenants up to here were looked at in this round. */
   #afterTenant = "";
   #roundMs = 0;
@@ -101,6 +102,11 @@ export class NoticeSender implements Service {
     this.#watch = new WorkWatch(db, options);
     this.#courier = new NoticeCourier(db, options);
     this.#inFlight = new InFlight(options.limits);
+  }
+
+  /** Notices that a stop gave back although their call had begun. */
+  get givenBack(): number {
+    return this.#givenBack;
   }
 
   /** Tells nobody else. The time to drain begins. */
@@ -255,6 +261,7 @@ export class NoticeSender implements Service {
       return undefined;
     });
     if (record === undefined) {
+      this.#givenBack += 1;
       await releaseNotice(this.#db, token);
       return;
     }

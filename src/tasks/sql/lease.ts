@@ -84,17 +84,16 @@ export async function findCancelled(
   return new Map(rows.map((row) => [row.place - 1, row.cancel_reason]));
 }
 
-// A pack that is closed is under one claim, of the first generation.
-const STANDING = statement(
-  "tasks_find_standing",
-  `SELECT given.place::int
+// A pack that is closed is under one claim, of the first generation, and with whoever claimed it.
+const standing = (more = ""): string => `SELECT given.place::int
      FROM ${GIVEN}
     WHERE EXISTS (
-            SELECT FROM {schema}.tasks AS task WHERE ${HELD})
+            SELECT FROM {schema}.tasks AS task WHERE ${HELD}${more})
        OR given.generation = 1 AND EXISTS (
             SELECT FROM {schema}.task_packs AS pack
-             WHERE ${holdsTask("given.id")} AND pack.claim_id = given.claim_id)`,
-);
+             WHERE ${holdsTask("given.id")} AND pack.claim_id = given.claim_id)`;
+
+const STANDING = statement("tasks_find_standing", standing());
 
 /** Places of the tokens by which somebody, whoever it is, holds a task. */
 export async function findStanding(
@@ -102,6 +101,18 @@ export async function findStanding(
   tokens: readonly LeaseToken[],
 ): Promise<Set<number>> {
   const rows = await db.query<{ place: number }>(STANDING, tokenValues(tokens));
+  return new Set(rows.map(({ place }) => place - 1));
+}
+
+const OWN = statement("tasks_find_own", standing(" AND task.leased_by = $4::uuid"));
+
+/** Places of the tokens by which the worker, and nobody else by now, holds a task. */
+export async function findOwn(
+  db: Queryable,
+  tokens: readonly LeaseToken[],
+  workerId: string,
+): Promise<Set<number>> {
+  const rows = await db.query<{ place: number }>(OWN, [...tokenValues(tokens), workerId]);
   return new Set(rows.map(({ place }) => place - 1));
 }
 

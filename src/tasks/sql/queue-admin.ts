@@ -67,7 +67,9 @@ export async function resetLimits(db: Queryable, name: string): Promise<boolean>
 }
 
 // Depths are sums of what was written; running tasks are found through the ledger, each by its id.
-// Of what is pending nothing is read but the heads of lanes.
+// Of what is pending nothing is read but the heads of lanes. Dead letters are counted along the
+// index of their queue, up to so many of each: a desk of a million costs no more. Their queue is
+// compared as a range, because then nothing but that index can give the order (pack-lane.ts).
 const COUNTS = statement(
   "queue_counts",
   `WITH RECURSIVE depth AS (
@@ -99,7 +101,15 @@ const COUNTS = statement(
               GROUP BY pack.queue) AS held
       GROUP BY held.queue
    ), dead AS (
-     SELECT queue, count(*) AS count FROM {schema}.dead_letters GROUP BY queue
+     SELECT known.name AS queue, held.count
+       FROM {schema}.queues AS known
+      CROSS JOIN LATERAL (
+        SELECT count(*) AS count
+          FROM (SELECT FROM {schema}.dead_letters AS letter
+                 WHERE letter.queue >= known.name AND letter.queue <= known.name
+                 ORDER BY letter.queue, letter.id
+                 LIMIT $1) AS one
+      ) AS held
    ),${KEYED_HEADS}, unkeyed_head AS (
      SELECT line.queue, head.run_at
        FROM {schema}.task_lanes AS line
@@ -146,8 +156,9 @@ export interface QueueCounts {
   readonly oldest_seconds: number | null;
 }
 
-export async function readQueueCounts(db: Queryable): Promise<QueueCounts[]> {
-  return await db.query<QueueCounts>(COUNTS);
+/** Dead letters of each queue are counted up to so many. */
+export async function readQueueCounts(db: Queryable, deadMax: number): Promise<QueueCounts[]> {
+  return await db.query<QueueCounts>(COUNTS, [deadMax]);
 }
 
 // The index of those that wait for their time is as long as they are many.

@@ -36,6 +36,19 @@ async function receivers(count: number): Promise<Receiver[]> {
   return await Promise.all(Array.from({ length: count }, () => receiver()));
 }
 
+/** Options of a worker that tells the receiver. */
+const sendingTo = ({ port }: Receiver) => ({
+  ...BRISK,
+  deliverWebhooks: {
+    egress: {
+      allowHttp: true,
+      ports: [port],
+      allowHosts: ["hooks.test"],
+      resolve: async () => ["127.0.0.1"],
+    },
+  },
+});
+
 describe("who is told", () => {
   it("everybody, of each queue that they named, once per interval and signed", async () => {
     const [a, b] = (await receivers(2)) as [Receiver, Receiver];
@@ -223,14 +236,7 @@ describe("work", () => {
       runs += 1;
       return nack(0.05, "later");
     });
-    const egress = {
-      allowHttp: true,
-      ports: [a.port],
-      allowHosts: ["hooks.test"],
-      resolve: async () => ["127.0.0.1"],
-    };
-    const sending = { ...BRISK, deliverWebhooks: { egress } };
-    await scene.mill.startWorker(sending);
+    await scene.mill.startWorker(sendingTo(a));
     await scene.mill.enqueue(mails, 1, { delaySeconds: 0.2 });
     await hasBeenTold(a, 1);
     const worker = await scene.mill.startWorker({ ...BRISK, handlers: [handler] });
@@ -345,7 +351,7 @@ describe("several senders", () => {
     await hasBeenTold(a, 1);
   });
 
-  it("hand over what a stop could not wait for", async () => {
+  it("hand over what a stop could not wait for, and tell so", async () => {
     const isHung = gate();
     const a = await receiver((response, _, count) => {
       if (count === 1) isHung.open();
@@ -353,9 +359,9 @@ describe("several senders", () => {
     });
     const { id } = await subscribe(scene, { url: a.url(), queues: ["mails"], ...LONG });
     await scene.mill.enqueue(mails, 1);
-    const { stop } = startNotices(scene, [a], { drainMs: 0, callSeconds: 60 });
+    const worker = await scene.mill.startWorker({ ...sendingTo(a), drainTimeout: 0 });
     await isHung.opened;
-    await stop();
+    expect(await worker.stop()).toEqual({ givenBack: 1 });
     expect(await scene.mill.subscriptions.get("default", id)).toMatchObject({ failures: 0 });
     startNotices(scene, [a]);
     await hasBeenTold(a, 2);

@@ -1,5 +1,6 @@
 import type pg from "pg";
 import { describe, expect, it } from "vitest";
+import { listConsumers } from "../../../src/consumers/sql/admin.ts";
 import type { Queryable } from "../../../src/db/database.ts";
 import { resolveNames } from "../../../src/db/names.ts";
 import { shapePlans } from "../../../src/db/sql/session.ts";
@@ -67,6 +68,7 @@ const KEYED = { ...FACTS, ...OWNED, packs: WAITING, exceptKeys: [] };
 const HELD = [{ tenant: "default", key: "held" }];
 const LANES = [-1, -2, -3].map((lane) => ({ lane, floor: 0, start: 0, held: HELD, take: 10 }));
 const HEADS = { all: 1, probation: 1, exceptQueues: [], exceptKeys: [] };
+const DEAD_MAX = 500;
 const PER_KEY = { otherwise: 1, keys: [{ tenant: "a", key: "b", allowed: 1 }], queues: [] };
 
 interface Sent {
@@ -402,12 +404,69 @@ describe.each([
   it("are counted by reading the first of each lane", async () => {
     const database = await testDatabase();
     await fill(database, 210_000);
+    await bury(database, 20_000);
     if (isAnalysed) await database.pool.query("ANALYZE");
-    const read = await rowsRead(await database.session(), await record(readQueueCounts));
+    const session = await database.session();
+    const counts = await record((db) => readQueueCounts(db, DEAD_MAX));
+    const read = await rowsRead(session, counts);
     expect(Math.max(...read)).toBeGreaterThan(1_000); // Of 180 buckets, ten each.
     expect(Math.max(...read)).toBeLessThan(2_000);
+    // Of the queue that has most of them, and of the one that has a few.
+    const dead = await rowsRead(session, counts, /^dead_letters$/);
+    expect(dead).toEqual([DEAD_MAX + 10]);
   });
 });
+
+describe.each([
+  ["never analysed", false],
+  ["analysed", true],
+] as const)("25,000 parked events that were %s", (_what, isAnalysed) => {
+  it("are counted up to a bound", async () => {
+    const database = await testDatabase();
+    const mill = await database.connect();
+    const names = ["books", "letters", "mails"];
+    for (const name of names) {
+      await database.pool.query(
+        "INSERT INTO tidemill.consumer_checkpoints (consumer_name) VALUES ($1)",
+        [name],
+      );
+    }
+    await database.pool.query(
+      `WITH streams AS (
+         INSERT INTO tidemill.parked_streams (consumer_name, stream_type, stream_id, state, error)
+         SELECT CASE WHEN n <= 6 THEN 'letters' ELSE 'books' END, 's', n::text, 'parked', 'no'
+           FROM generate_series(1, 12500) AS n)
+       INSERT INTO tidemill.parked_events (consumer_name, global_position, stream_type, stream_id)
+       SELECT CASE WHEN n <= 12 THEN 'letters' ELSE 'books' END, n, 's', ((n + 1) / 2)::text
+         FROM generate_series(1, 25000) AS n`,
+    );
+    if (isAnalysed) await database.pool.query("ANALYZE");
+    expect(await mill.listConsumers()).toMatchObject([
+      { name: "books", parkedStreams: 10_000, parkedEvents: 10_000, isParkedCut: true },
+      { name: "letters", parkedStreams: 6, parkedEvents: 12, isParkedCut: false },
+      { name: "mails", parkedStreams: 0, parkedEvents: 0, isParkedCut: false },
+    ]);
+    const list = await record(listConsumers);
+    const read = await rowsRead(await database.session(), list, /^parked_/);
+    // A mean of three loops, rounded.
+    expect(read.map((rows) => Math.abs(rows - 10_009) < 10)).toEqual([true, true]);
+  });
+});
+
+/** Dead letters of one queue, ten of another, and none of a third. */
+async function bury(database: TestDatabase, count: number): Promise<void> {
+  const mill = await database.connect();
+  for (const name of ["mails", "letters"]) await mill.queues.ensure(name);
+  await database.pool.query(
+    `INSERT INTO tidemill.dead_letters (id, created_at, run_at, claim_order, lease_generation, lane,
+                                        attempt, max_attempts, losses, priority, tenant, queue,
+                                        payload, cause, reason)
+     SELECT -n, NOW(), NOW(), n, 1, 1, 5, 5, 0, 5, 'default',
+            CASE WHEN n <= 10 THEN 'mails' ELSE 'orders' END, '1', 'attempts_exhausted', 'no'
+       FROM generate_series(1, $1::int) AS n`,
+    [count],
+  );
+}
 
 interface RanNode extends PlanNode {
   readonly "Actual Rows": number;
@@ -416,7 +475,11 @@ interface RanNode extends PlanNode {
 }
 
 /** How many rows of the tables of tasks each part of a plan looked at. */
-async function rowsRead(session: pg.Client, { statement, values }: Sent): Promise<number[]> {
+async function rowsRead(
+  session: pg.Client,
+  { statement, values }: Sent,
+  tables = /^(tasks|task_packs)$/,
+): Promise<number[]> {
   await session.query("SET plan_cache_mode = force_generic_plan");
   await session.query(`PREPARE one AS ${renderStatement(statement, NAMES)}`);
   const given = values.length === 0 ? "" : `(${values.map(literal).join(",")})`;
@@ -426,7 +489,7 @@ async function rowsRead(session: pg.Client, { statement, values }: Sent): Promis
   await session.query("DEALLOCATE one");
   const plan = (rows[0]?.["QUERY PLAN"] ?? []).flatMap(({ Plan }) => flat(Plan) as RanNode[]);
   return plan
-    .filter((node) => /^(tasks|task_packs)$/.test(node["Relation Name"] ?? ""))
+    .filter((node) => tables.test(node["Relation Name"] ?? ""))
     .map(
       (node) =>
         (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"],
