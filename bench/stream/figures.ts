@@ -106,7 +106,7 @@ async function restFigure(
   };
 }
 
-/** A thousand idle streams, and one task at a time for whichever has waited longest. */
+/** A thousand idle streams, a connection each; one task at a time for who has waited longest. */
 async function manyStreamsFigures(
   contest: Contest,
   remote: TaskSystem,
@@ -119,7 +119,8 @@ async function manyStreamsFigures(
   await session.startWorker();
   await session.startDelays(samples / 10);
   const delays = await session.startDelays(samples);
-  const settings = { ...settingsOf(contest), streams: MANY_STREAMS, samples };
+  const many = { streams: MANY_STREAMS, connections: MANY_STREAMS };
+  const settings = { ...settingsOf(contest), ...many, samples };
   return [
     {
       figure: "stream.streams_1000_rss_mb",

@@ -30,17 +30,23 @@ const OK = 0x10;
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-/** Streams that run tasks as they come, each end with a body and acked. */
+/**
+ * Streams that run tasks as they come, each end with a body and acked. Each has a connection of its
+ * own, as workers on many machines have, or nobody would see what connections cost the server.
+ */
 export async function openWorker(options: OpenOptions, handler: Handler): Promise<Closeable> {
   const { server: ports, streams = 1 } = options;
   if (ports === undefined) throw new Error("where is the server?");
-  const client = new Client(
-    `127.0.0.1:${ports.worker}`,
-    credentials.createInsecure(),
-    CHANNEL_OPTIONS,
-  );
   const { path } = WorkerStreamService.stream;
-  const open = (): WorkerStream => client.makeBidiStreamRequest(path, identity, identity);
+  const clients: Client[] = [];
+  const open = (): WorkerStream => {
+    const client = new Client(`127.0.0.1:${ports.worker}`, credentials.createInsecure(), {
+      ...CHANNEL_OPTIONS,
+      "grpc.use_local_subchannel_pool": 1,
+    });
+    clients.push(client);
+    return client.makeBidiStreamRequest(path, identity, identity);
+  };
   const all: WorkerStream[] = [];
   while (all.length < streams) {
     const next = Array.from({ length: Math.min(AT_ONCE, streams - all.length) }, () =>
@@ -51,7 +57,7 @@ export async function openWorker(options: OpenOptions, handler: Handler): Promis
   return {
     async close() {
       for (const stream of all) stream.end();
-      client.close();
+      for (const client of clients) client.close();
     },
   };
 }

@@ -8,6 +8,7 @@ import { type ClusterOptions, resolveCluster } from "./cluster-options.ts";
 import { checkTls, type TlsOptions } from "./grpc/tls.ts";
 import { type HttpLimits, resolveHttpLimits } from "./http/options.ts";
 import { isLoopback } from "./loopback.ts";
+import { resolveSilence } from "./silence.ts";
 
 /** Where one kind of client is served. */
 export interface ListenOptions {
@@ -69,9 +70,18 @@ export interface ServerOptions {
   readonly requireWall?: boolean;
   /** Defaults to none: clients must be on the same machine, or behind a proxy that has one. */
   readonly tls?: TlsOptions;
-  /** How often a connection on which nothing comes is asked for a sign of life. Defaults to 30. */
+  /**
+   * How often a connection is asked for a sign of life. With `keepaliveTimeoutSeconds` and
+   * `graceSeconds` at most `leaseSeconds`: it is the one way to notice that a worker is gone.
+   *
+   * Defaults to 30, or to what the other two leave of a shorter lease.
+   */
   readonly keepaliveSeconds?: number;
-  /** How long the sign may take before the connection is closed. Defaults to 10. */
+  /**
+   * How long the sign may take before the connection is closed.
+   *
+   * Defaults to 10, or to two thirds of what the grace leaves of a shorter lease.
+   */
   readonly keepaliveTimeoutSeconds?: number;
   /** How long a client may take for its hello. Defaults to 10. */
   readonly helloSeconds?: number;
@@ -89,7 +99,7 @@ export interface ServerOptions {
   readonly strangersMax?: number;
   /** How long a claim for a remote worker lasts; it is renewed meanwhile. Defaults to 60. */
   readonly leaseSeconds?: number;
-  /** How long a worker whose stream broke keeps its tasks. Defaults to 2. */
+  /** How long a worker whose stream broke keeps its tasks. Defaults to 2, or a quarter lease. */
   readonly graceSeconds?: number;
   /** What creates of all producers may weigh until they are answered. Defaults to 64 MiB. */
   readonly createBytesMax?: number;
@@ -138,8 +148,6 @@ const COUNT = { min: 1, max: 1_000_000, integer: true };
 
 /** Each with its default and what it may be. */
 const NUMBERS = {
-  keepaliveSeconds: [30, { min: 1, max: HOUR }],
-  keepaliveTimeoutSeconds: [10, { min: 1, max: HOUR }],
   helloSeconds: [10, { min: 0.1, max: HOUR }],
   stallSeconds: [60, { min: 0.1, max: HOUR }],
   drainSeconds: [30, { min: 0, max: HOUR }],
@@ -148,7 +156,6 @@ const NUMBERS = {
   connectionStreamsMax: [1_000, COUNT],
   strangersMax: [256, COUNT],
   leaseSeconds: [60, { min: 1, max: 86_400 }],
-  graceSeconds: [2, { min: 0, max: HOUR }],
   createBytesMax: [64 * MIB, { min: 16 * MIB, max: 16 * 1024 * MIB, integer: true }],
   queuesPerTenantMax: [200, { min: 0, max: 100_000, integer: true }],
 } as const;
@@ -169,6 +176,9 @@ const KNOWN = [
   "reflection",
   "requireWall",
   "tls",
+  "keepaliveSeconds",
+  "keepaliveTimeoutSeconds",
+  "graceSeconds",
   ...Object.keys(NUMBERS),
 ];
 const PRODUCER_PORT = 9_092;
@@ -184,6 +194,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     const [fallback, rule] = NUMBERS[name];
     return requireNumber(name, given[name] ?? fallback, rule);
   };
+  const leaseSeconds = number("leaseSeconds");
   const host = requireHost("host", given.host ?? "0.0.0.0");
   const { auth = {}, egress = {} } = given;
   const places = {
@@ -205,8 +216,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     dashboard: requireDashboard(given.dashboard ?? true),
     requireWall: given.requireWall === true,
     tls: given.tls === undefined ? undefined : checkTls(given.tls),
-    keepaliveSeconds: number("keepaliveSeconds"),
-    keepaliveTimeoutSeconds: number("keepaliveTimeoutSeconds"),
+    ...resolveSilence(places.worker === undefined ? Infinity : leaseSeconds, given),
     helloSeconds: number("helloSeconds"),
     stallSeconds: number("stallSeconds"),
     drainSeconds: number("drainSeconds"),
@@ -214,8 +224,7 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     streamsMax: number("streamsMax"),
     connectionStreamsMax: number("connectionStreamsMax"),
     strangersMax: number("strangersMax"),
-    leaseSeconds: number("leaseSeconds"),
-    graceSeconds: number("graceSeconds"),
+    leaseSeconds,
     createBytesMax: number("createBytesMax"),
     queuesPerTenantMax: number("queuesPerTenantMax"),
   });

@@ -15,6 +15,7 @@ import { Feed } from "./feed/feed.ts";
 import { Admission } from "./grpc/admission.ts";
 import { GrpcListener, type GrpcListenerOptions, type StreamRoute } from "./grpc/listener.ts";
 import { reflectionRoutes } from "./grpc/reflection.ts";
+import { readTopicAttempts } from "./http/codeq/sql/topics.ts";
 import { localOnly } from "./http/local-only.ts";
 import { createMetricsPage, type MetricsSource } from "./http/metrics-page.ts";
 import { apiOf, type ServerExtras, ServerHttp } from "./http/server-http.ts";
@@ -35,6 +36,7 @@ import {
   FIELDS_MAX,
 } from "./producer/limits.ts";
 import { producerRoutes } from "./producer/routes.ts";
+import { TopicAttempts } from "./producer/topic-attempts.ts";
 import { Desk } from "./workers/desk.ts";
 import { HttpClaims } from "./workers/http-claims.ts";
 import { RemoteActs } from "./workers/remote-acts.ts";
@@ -224,10 +226,10 @@ export class TidemillServer implements AsyncDisposable {
 
   /** Apart from the other, because its slots are calls. */
   async #startCaller(): Promise<void> {
-    const { drainSeconds, httpJobs } = this.#options;
+    const { cluster, drainSeconds, httpJobs } = this.#options;
     if (httpJobs === false) return;
     this.#caller = await this.#mill.startWorker({
-      dispatcherStrategy: "notify",
+      ...cluster,
       drainTimeout: drainSeconds * 1000,
       httpJobs,
     });
@@ -291,14 +293,16 @@ export class TidemillServer implements AsyncDisposable {
   }
 
   #producers(): readonly StreamRoute[] {
+    const { db, logger } = this.#mill.engine;
     return producerRoutes({
       admission: this.#admission(),
       intake: this.#intake,
       line: this.#line,
       budget: new Budget(this.#options.createBytesMax),
+      topics: new TopicAttempts((tenant) => readTopicAttempts(db, tenant), systemClock),
       metrics: this.metrics,
       clock: systemClock,
-      logger: this.#mill.engine.logger,
+      logger,
       finishMs: END_MS,
     });
   }
@@ -314,6 +318,7 @@ export class TidemillServer implements AsyncDisposable {
       clock: systemClock,
       logger: this.#mill.engine.logger,
       graceMs: graceSeconds * 1000,
+      finishMs: END_MS,
     });
   }
 

@@ -1,8 +1,6 @@
-import { once } from "node:events";
-import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { Secret } from "../../base/secret.ts";
-import { EXIT_GAVE_BACK, stopSignal } from "../../base/stop-signal.ts";
+import { stopSignal } from "../../base/stop-signal.ts";
 import { VERSION } from "../../base/version.ts";
 import { hasActiveApiKey } from "../../server/auth/sql/api-keys.ts";
 import { isLoopback } from "../../server/loopback.ts";
@@ -16,6 +14,7 @@ import { serveLogger } from "../serve/log.ts";
 import { Redactor } from "../serve/redactor.ts";
 import { serverOptionsOf } from "../serve/server-options.ts";
 import { SERVE_SETTINGS, type ServeFlags } from "../serve/settings.ts";
+import { runUntilStopped } from "../serve/until-stopped.ts";
 import { likelyTypos } from "../settings.ts";
 
 /** `tidemill serve`: until a signal, then it drains. A second signal ends it at once. */
@@ -37,32 +36,9 @@ export async function runServe(flags: ServeFlags): Promise<void> {
     warn(flags, options, logger);
     await server.start();
     logger.info({ version: VERSION, ...addressesOf(server, options) }, "serving");
-    await served(server, signal, logger);
+    await runUntilStopped(server, { name: "server", logger, signal });
   } finally {
     release();
-  }
-}
-
-async function served(server: TidemillServer, signal: AbortSignal, logger: Logger): Promise<void> {
-  const ended = new AbortController();
-  const asked = signal.aborted
-    ? Promise.resolve()
-    : once(signal, "abort", { signal: ended.signal }).then(
-        () => {},
-        () => {}, // It ended by itself.
-      );
-  try {
-    await Promise.race([asked, server.finished]);
-    logger.info({}, "draining");
-    const { givenBack } = await server.stop();
-    if (givenBack > 0) process.exitCode = EXIT_GAVE_BACK;
-    logger.info({ givenBack }, "stopped");
-  } catch (error) {
-    logger.error({ error: messageOf(error) }, "the server cannot go on");
-    await server.stop().catch(() => {}); // It says the same again.
-    throw error;
-  } finally {
-    ended.abort();
   }
 }
 

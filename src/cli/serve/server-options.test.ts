@@ -37,6 +37,8 @@ it("says what was given, and leaves the rest to the server", () => {
   const egress = { allowHosts: ["a.internal"], ports: [443], allowHttp: true };
   const flags = { egressAllowHosts: ["a.internal"], egressPorts: [443], egressAllowHttp: true };
   expect(serverOptionsOf(flags).egress).toEqual(egress);
+  const patience = { leaseSeconds: 9, keepaliveSeconds: 4, keepaliveTimeoutSeconds: 2 };
+  expect(serverOptionsOf({ ...patience, graceSeconds: 1 })).toMatchObject(patience);
   expect(serverOptionsOf({ webhooks: "off" }).deliverWebhooks).toBe(false);
   expect(serverOptionsOf({ webhookConcurrency: 5 }).deliverWebhooks).toEqual({ concurrency: 5 });
 });

@@ -14,6 +14,7 @@ const ANYBODY = { tenant: "default", scopes: ["admin"] } as const;
 export function serverOptionsOf(flags: ServeFlags): ServerOptions {
   const { host, http, producer, worker, metrics, reflection, requireWall } = flags;
   const { leaseSeconds, graceSeconds, drainSeconds } = flags;
+  const { keepaliveSeconds, keepaliveTimeoutSeconds } = flags;
   return withoutUndefined({
     auth: authOf(flags),
     egress: egressOf(flags),
@@ -29,6 +30,8 @@ export function serverOptionsOf(flags: ServeFlags): ServerOptions {
     requireWall,
     leaseSeconds,
     graceSeconds,
+    keepaliveSeconds,
+    keepaliveTimeoutSeconds,
     drainSeconds,
   });
 }

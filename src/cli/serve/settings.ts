@@ -30,6 +30,8 @@ export interface ServeFlags extends GlobalFlags {
   readonly requireWall?: boolean;
   readonly leaseSeconds?: number;
   readonly graceSeconds?: number;
+  readonly keepaliveSeconds?: number;
+  readonly keepaliveTimeoutSeconds?: number;
   readonly drainSeconds?: number;
   readonly webhooks?: "on" | "off";
   readonly webhookConcurrency?: number;
@@ -83,7 +85,17 @@ export const SERVE_SETTINGS: readonly Setting[] = [
   { flags: "--lease-seconds <n>", says: "lease of a remote worker (default: 60)", read: seconds },
   {
     flags: "--grace-seconds <n>",
-    says: "how long a worker whose stream broke keeps its tasks (default: 2)",
+    says: "how long a worker whose stream broke keeps its tasks (default: 2, or a quarter lease)",
+    read: seconds,
+  },
+  {
+    flags: "--keepalive-seconds <n>",
+    says: "how often connections are asked for a sign of life (default: 30, or less)",
+    read: seconds,
+  },
+  {
+    flags: "--keepalive-timeout-seconds <n>",
+    says: "how long the sign may take (default: 10, or less for a short lease)",
     read: seconds,
   },
   { flags: "--drain-seconds <n>", says: "how long a stop waits (default: 30)", read: seconds },

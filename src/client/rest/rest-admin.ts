@@ -12,7 +12,10 @@ export interface QueueRecord {
   readonly keySpace?: string;
   readonly depths?: Readonly<Record<string, number>>;
   readonly running?: number;
+  /** Counted up to 10,000. */
   readonly dead?: number;
+  /** Whether counting ended there: there may be more. */
+  readonly isDeadCut?: boolean;
   readonly oldestPendingSeconds?: number;
 }
 

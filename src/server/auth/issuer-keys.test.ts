@@ -79,6 +79,17 @@ describe("keys of an issuer", () => {
     expect(jwks.fetches).toBe(3);
   });
 
+  it("change: one that is used too early is found 30 seconds after the last look", async () => {
+    const { keys, jwks, clock } = scene([first]);
+    await keys.find("first", "ES256");
+    jwks.publish([toJwk(first), toJwk(second)]);
+    clock.advance(29_000);
+    await expect(keys.find("second", "ES256")).rejects.toThrow(UnauthenticatedError);
+    clock.advance(1_000);
+    await keys.find("second", "ES256");
+    expect(jwks.fetches).toBe(2);
+  });
+
   it("serve for an hour when the issuer is down, and no longer", async () => {
     const { keys, jwks, clock, warnings } = scene([first]);
     await keys.find("first", "ES256");

@@ -33,6 +33,12 @@ export interface IssuerKeysOptions {
   readonly logger: Logger;
 }
 
+/**
+ * Tokens cannot be judged without the keys of their issuer. The words of this are ours and may be
+ * told; what the issuer or the network said is its cause.
+ */
+export class KeysUnavailableError extends UnavailableError {}
+
 const BYTES_MAX = 65_536;
 const TIMEOUT_MS = 5_000;
 /** Whatever callers send and whatever the issuer answers: not more often than this. */
@@ -61,20 +67,22 @@ export class IssuerKeys {
     this.#options = options;
   }
 
-  /** Throws UnavailableError when there are no keys to look among. */
+  /** Throws KeysUnavailableError when there are no keys to look among. */
   async find(kid: string, algorithm: Algorithm): Promise<KeyObject> {
     const { clock, staleMsMax } = this.#options;
+    const askedAt = clock.now();
     const ageMs = (): number => clock.now() - this.#fetchedAt;
     if (ageMs() >= staleMsMax) await this.#refresh();
     else if (ageMs() >= REFRESH_MS) void this.#refresh();
     if (ageMs() >= staleMsMax) {
-      throw new UnavailableError("tokens of this issuer cannot be checked now; try again", {
+      throw new KeysUnavailableError("tokens of this issuer cannot be checked now; try again", {
         cause: this.#failure,
       });
     }
     if (!this.#has(kid) && !this.#isAbsent(kid)) {
       await this.#refresh();
-      if (!this.#has(kid)) this.#noteAbsent(kid);
+      // Of a look from before nothing follows: the key may have been published since.
+      if (!this.#has(kid) && this.#fetchedAt >= askedAt) this.#noteAbsent(kid);
     }
     if (!this.#has(kid)) throw new UnauthenticatedError("unknown", "a key that the issuer lacks");
     const key = pickKey(this.#keys, kid, algorithm);

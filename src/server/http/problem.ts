@@ -13,6 +13,7 @@ import {
 } from "../../base/errors.ts";
 import { sqlState } from "../../db/sqlstate.ts";
 import { LeaseLostError } from "../../tasks/task.ts";
+import { KeysUnavailableError } from "../auth/issuer-keys.ts";
 
 /** A request that HTTP itself says all about. */
 export class HttpError extends TidemillError {
@@ -102,7 +103,9 @@ const GENERAL: Readonly<Record<number, string>> = {
 };
 
 /** Whether the message has words of the database or of its driver in it, or its address. */
-function repeatsDatabase({ cause, retryable, code }: TidemillError): boolean {
+function repeatsDatabase(error: TidemillError): boolean {
+  if (error instanceof KeysUnavailableError) return false;
+  const { cause, retryable, code } = error;
   if (cause === undefined) return code === "TM_SCHEMA";
   if (cause instanceof TidemillError) return repeatsDatabase(cause);
   return retryable || code === "TM_SCHEMA" || sqlState(cause) !== undefined;

@@ -141,8 +141,9 @@ export function toTask(given: CreateTask): GivenTask {
   if (given.webhook !== "" && !isHttpUrl(given.webhook)) {
     return new InvalidInputError("invalid webhook url");
   }
-  const key = keyOf(given);
-  if (key instanceof InvalidInputError) return key;
+  const refusal = refusalOf(given);
+  if (refusal !== undefined) return new InvalidInputError(refusal);
+  const key = given.idempotencyKey;
   const options: TaskOptions = {
     ...optionsOf(given),
     ...(key === "" ? {} : { idempotencyKey: key }),
@@ -154,15 +155,24 @@ export function toTask(given: CreateTask): GivenTask {
   return { queue: command, payload: payloadOf(payload), options };
 }
 
-function keyOf(given: CreateTask): string | InvalidInputError {
-  const { idempotencyKey, deduplicationKey, taskId } = given;
-  if (taskId !== "") {
-    return new InvalidInputError("task_id is not taken: the server numbers tasks; use a key");
-  }
-  if (idempotencyKey !== "" && deduplicationKey !== "") {
-    return new InvalidInputError("give idempotency_key or deduplication_key, not both");
-  }
-  return idempotencyKey === "" ? deduplicationKey : idempotencyKey;
+/**
+ * What later releases of CodeQ know and this server does not. Taken for an idempotency key, a
+ * deduplication key would be answered with a task that has ended, and nobody would do the work.
+ */
+const NOT_TAKEN = {
+  taskId: "task_id is not taken: the server numbers tasks; use a key",
+  deduplicationKey:
+    "deduplication_key is not taken: no create joins a task that waits; leave it out, or use " +
+    "idempotency_key for a create that may be sent again",
+} as const;
+
+/** Empty counts as not given. */
+export function refusalOf(given: {
+  readonly taskId?: string | undefined;
+  readonly deduplicationKey?: string | undefined;
+}): string | undefined {
+  if ((given.taskId ?? "") !== "") return NOT_TAKEN.taskId;
+  return (given.deduplicationKey ?? "") === "" ? undefined : NOT_TAKEN.deduplicationKey;
 }
 
 function isHttpUrl(text: string): boolean {

@@ -45,6 +45,7 @@ export const codeqDialect: ProducerDialect<Move, Said> = {
   },
   // Its clients know of no limit, and wait for every ack.
   whenFull: "wait",
+  heedsTopics: true,
   read: (move) => move,
   helloAck: ({ tenant, subject }) =>
     say({ $case: "helloAck", value: { tenantId: tenant, subject } }),

@@ -45,6 +45,8 @@ export interface ProducerDialect<In, Out> {
   readonly codec: Codec<In, Out>;
   /** More creates at once than it may have: "wait" reads no further, "refuse" says so. */
   readonly whenFull: "wait" | "refuse";
+  /** Whether a task without a number of attempts has that of its topic, if there is one. */
+  readonly heedsTopics: boolean;
   /** @param producerId of the hello; "" before it */
   read(message: In, producerId: string): Move;
   helloAck(caller: Caller): Out;

@@ -26,12 +26,14 @@ import type { CreateLine } from "./create-line.ts";
 import type { GivenCreate, GivenHello, GivenTask, ProducerDialect } from "./dialect.ts";
 import { CREATES_MAX, HELLO_BYTES_MAX, STREAM_BYTES_MAX, TASKS_MAX, weightOf } from "./limits.ts";
 import type { CreateOutcome } from "./open-create.ts";
+import { completing, type TopicAttempts } from "./topic-attempts.ts";
 
 export interface ProducerKit {
   readonly admission: Admission;
   readonly intake: TaskIntake;
   readonly line: CreateLine;
   readonly budget: Budget;
+  readonly topics: TopicAttempts;
   readonly metrics: ServerMetrics;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -223,7 +225,10 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
     caller: Caller,
     tasks: readonly GivenTask[],
   ): Promise<(EncodedTask | TidemillError)[]> {
-    const { intake } = this.#kit;
+    const { intake, topics } = this.#kit;
+    const complete = this.#dialect.heedsTopics
+      ? completing(await topics.of(caller.tenant))
+      : undefined;
     const checked: (EncodedTask | TidemillError)[] = [];
     let allowed: string | undefined;
     for (const given of tasks) {
@@ -238,7 +243,8 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
       }
       allowed = queue;
       try {
-        const encoding = intake.encode(caller.tenant, queue, payload, options);
+        const completed = complete?.(queue, options) ?? options;
+        const encoding = intake.encode(caller.tenant, queue, payload, completed);
         checked.push(encoding instanceof Promise ? await encoding : encoding);
       } catch (thrown) {
         const error = asInput(thrown);

@@ -38,6 +38,7 @@ export const tidemillDialect: ProducerDialect<FromProducer, ToProducer> = {
     encode: encoderOf(ToProducer),
   },
   whenFull: "refuse",
+  heedsTopics: false,
   read,
   helloAck: ({ tenant, subject }) =>
     say({

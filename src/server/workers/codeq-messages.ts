@@ -4,7 +4,7 @@ import { LeaseLostError } from "../../tasks/task.ts";
 import type { NackAck, ServerEvent, Task } from "../../wire/generated/codeq/worker.ts";
 import { failureOf } from "../failure.ts";
 import { jsonOf } from "../producer/payload.ts";
-import type { Assignment } from "./assignment.ts";
+import { toDone } from "./act-answers.ts";
 
 /** What a client is told of words that came too late, or that were not its own to say. */
 export const NOT_FOUND = "not-found";
@@ -85,12 +85,15 @@ export const toAck = (taskId: string, answer: string) => {
   return { taskId, ok, errorMessage: ok ? "" : faultOf(answer) };
 };
 
-/** What a nack did, or would have done. */
-export function toNackAck({ task }: Assignment, delaySeconds: number, answer: string): NackAck {
-  const { nackSecondsMax } = task.handler.queue.settings;
-  const dlq = task.attempt >= task.maxAttempts;
-  const appliedDelaySeconds = dlq ? 0 : Math.min(delaySeconds, nackSecondsMax);
-  return { ...toAck(task.id, answer), appliedDelaySeconds, dlq };
+/** What a nack did: nothing, unless it was accepted. */
+export function toNackAck(taskId: string, task: ClaimedTask | undefined, answer: string): NackAck {
+  const done = answer === "accepted" && task !== undefined ? toDone(task, answer) : undefined;
+  const isDone = done !== undefined && !(done instanceof Error);
+  return {
+    ...toAck(taskId, answer),
+    appliedDelaySeconds: isDone ? done.delaySeconds : 0,
+    dlq: isDone && done.state === "dead",
+  };
 }
 
 type Event = NonNullable<ServerEvent["event"]>;

@@ -22,10 +22,10 @@ import type { OrderedQueues } from "./order-book.ts";
 import {
   COUNT_MAX,
   LEASE_SECONDS_MAX,
-  type Voice,
   WorkerSession,
   type WorkerStreamOptions,
 } from "./session.ts";
+import type { Voice } from "./voice.ts";
 
 const CANCEL_MS = 100;
 /** Of a task in a message: its id, its numbers, its dates, and the tags of all fields. */
@@ -42,6 +42,7 @@ export class CodeqWorkerStream implements PeerHandler<Said>, Voice {
   // CodeQ has no words for these: what its client says of a lost task is refused.
   readonly lost = NOTHING;
   readonly renewed = NOTHING;
+  readonly unauthenticated = codeqRefusal;
   readonly #peer: Peer<Said, Told>;
   readonly #options: WorkerStreamOptions;
   readonly #session: WorkerSession;
@@ -65,7 +66,7 @@ export class CodeqWorkerStream implements PeerHandler<Said>, Voice {
   }
 
   onMessage(said: Said): void | Promise<void> {
-    return this.#session.handle(this.#take(said));
+    return this.#session.handle(() => this.#take(said));
   }
 
   #take(said: Said): void | Promise<void> {
@@ -228,10 +229,7 @@ export class CodeqWorkerStream implements PeerHandler<Said>, Voice {
     const outcome = nack(delay, reason.trim() === "" ? "nack without a reason" : reason);
     const answered = this.#session.answerLater();
     this.#settle(taskId, outcome, (answer) => {
-      const isHeard = held !== undefined && answer !== NOT_IN_PROGRESS;
-      const ack = isHeard
-        ? toNackAck(held, delay, answer)
-        : { ...toAck(taskId, answer), appliedDelaySeconds: 0, dlq: false };
+      const ack = toNackAck(taskId, held?.task, answer);
       this.#peer.send(event({ $case: "nackAck", value: ack }));
       answered();
     });

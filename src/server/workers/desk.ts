@@ -14,6 +14,7 @@ import type { Task } from "../../tasks/task.ts";
 import { Assignment, type Holder } from "./assignment.ts";
 import { AssignmentBook } from "./assignment-book.ts";
 import { Custody } from "./custody.ts";
+import { Departures } from "./departures.ts";
 import { HandledQueues } from "./handled-queues.ts";
 import { Order, OrderBook, type OrderedQueues } from "./order-book.ts";
 import { OrderDemand } from "./order-demand.ts";
@@ -68,6 +69,7 @@ export class Desk implements RemoteWork {
   /** The tasks that remote workers have from here. */
   readonly book = new AssignmentBook();
   readonly custody: Custody;
+  readonly departures: Departures;
   readonly #workers = new Map<Order<Assignment>, RemoteWorker>();
   /** Orders that got tasks in this round. */
   readonly #filled = new Set<Order<Assignment>>();
@@ -79,14 +81,14 @@ export class Desk implements RemoteWork {
   readonly #presence = new Presence();
   #isTelling = false;
   #isLooking = false;
-  /** Of queues and tenants that nobody ordered when it was last looked. */
-  #unwanted: ReadonlySet<string> = new Set();
+  #sweptAtMs: number;
   #demand: OrderDemand | undefined;
   #runner: TaskRunner | undefined;
 
   constructor(options: DeskOptions) {
     this.#options = options;
     this.#timers = new Timers(options.clock);
+    this.#sweptAtMs = options.clock.now();
     this.#queues = new HandledQueues({
       ...options,
       handler: {
@@ -103,6 +105,7 @@ export class Desk implements RemoteWork {
         this.#runner?.wantsMore();
       },
     });
+    this.departures = new Departures(this.#timers, () => this.tokens);
     this.custody = new Custody({
       book: this.book,
       timers: this.#timers,
@@ -156,9 +159,6 @@ export class Desk implements RemoteWork {
     const order = new Order<Assignment>(worker.tenant, queues, count, leaseSeconds);
     this.#workers.set(order, worker);
     this.#orders.open(order);
-    const nowMs = this.#options.clock.now();
-    const isNews = this.#presence.ordered(worker.tenant, namesOf(queues), nowMs);
-    if (isNews) void this.#tell();
     if (queues === "all") this.#lookForQueues(order);
     this.#orderCame(order);
     return order;
@@ -171,6 +171,8 @@ export class Desk implements RemoteWork {
   }
 
   #orderCame({ queues, tenant }: Order<Assignment>): void {
+    const nowMs = this.#options.clock.now();
+    if (this.#presence.ordered(tenant, namesOf(queues), nowMs)) void this.#tell();
     for (const one of this.#spare) {
       if (one.task.tenant === tenant && this.#fill(one)) this.#spare.delete(one);
     }
@@ -225,38 +227,37 @@ export class Desk implements RemoteWork {
     });
   }
 
-  /** What is ready, and nobody has ordered twice in a row, goes back to other servers. */
+  /**
+   * What is ready, and nobody has ordered since the last time, goes back to other servers. That no
+   * order stands at this moment says nothing: workers that are busy order when they are done.
+   */
   #sweep(): void {
-    const unwanted = new Map<string, { readonly queue: string; readonly tenant: string }>();
-    for (const one of this.#runner?.waiting() ?? []) {
-      if (this.#orders.credit(one.queue, one.tenant) > 0) continue;
-      unwanted.set(JSON.stringify([one.queue, one.tenant]), one);
-    }
-    for (const [key, { queue, tenant }] of unwanted) {
-      if (!this.#unwanted.has(key)) continue;
-      unwanted.delete(key);
+    const nowMs = this.#options.clock.now();
+    for (const { queue, tenant } of Array.from(this.#runner?.waiting() ?? [])) {
+      if (this.#orders.credit(queue, tenant) > 0) continue;
+      if (this.#presence.wasOrdered(tenant, queue, this.#sweptAtMs)) continue;
       this.#runner?.slotsWent(queue, tenant);
     }
-    this.#unwanted = new Set(unwanted.keys());
+    this.#sweptAtMs = nowMs;
     for (const one of this.#spare) {
       if (!this.#spareBefore.has(one)) continue;
       this.#spare.delete(one);
       one.giveBack();
     }
     this.#spareBefore = new Set(this.#spare);
-    this.#review();
+    this.#review(nowMs);
     this.#timers.after(SWEEP_MS, () => this.#sweep());
   }
 
   /** Who is here, and who is not any more. What could not be told is told again. */
-  #review(): void {
+  #review(nowMs: number): void {
     const running = new Set<string>();
     for (const { queue, tenant } of this.book.tasks) {
       running.add(JSON.stringify([queue, tenant]));
       running.add(JSON.stringify([ALL_QUEUES, tenant]));
     }
     this.#presence.review({
-      nowMs: this.#options.clock.now(),
+      nowMs,
       isOrdered: (queue, tenant) => this.#orders.credit(queue, tenant) > 0,
       isRunning: (queue, tenant) => running.has(JSON.stringify([queue, tenant])),
     });
@@ -282,10 +283,20 @@ export class Desk implements RemoteWork {
     }
   }
 
-  /** The worker is gone. What nobody took over from it is lost after so long. */
-  loseAfter(ms: number, worker: RemoteWorker, assignments: readonly Assignment[]): void {
+  /**
+   * The worker is gone. What nobody took over from it after so long is lost with it, or goes back
+   * uncounted: "back" when its stream did not break.
+   */
+  leaveAfter(
+    ms: number,
+    worker: RemoteWorker,
+    assignments: readonly Assignment[],
+    become: "lost" | "back",
+  ): void {
     this.#timers.after(ms, () => {
-      void this.lose(assignments.filter((one) => one.holder === worker));
+      const left = assignments.filter((one) => one.holder === worker && one.isRunning);
+      if (become === "lost") void this.lose(left);
+      else for (const one of left) one.giveBack();
     });
   }
 

@@ -82,6 +82,13 @@ export class Presence {
     return marks !== undefined && queues.every((queue) => marks.has(queue));
   }
 
+  /** Whether an order of the queue stood, or came, since then. */
+  wasOrdered(tenant: string, queue: string, sinceMs: number): boolean {
+    const marks = this.#tenants.get(tenant);
+    const last = (name: string): number => marks?.get(name)?.orderedAtMs ?? -Infinity;
+    return Math.max(last(queue), last(ALL_QUEUES)) >= sinceMs;
+  }
+
   /** Looks at all of them. */
   review({ nowMs, ...seeing }: Seeing): void {
     for (const [tenant, marks] of this.#tenants) {

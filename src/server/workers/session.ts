@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { exponentialMs, withJitter } from "../../base/backoff.ts";
 import { type Clock, pause } from "../../base/clock.ts";
-import { messageOf, TidemillError } from "../../base/errors.ts";
+import { messageOf, TidemillError, type UnauthenticatedError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { failed } from "../../tasks/outcome.ts";
 import type { LeaseToken } from "../../tasks/task.ts";
@@ -17,6 +17,7 @@ import type { Returning } from "./custody.ts";
 import type { Desk, RemoteWorker } from "./desk.ts";
 import type { Order, OrderedQueues } from "./order-book.ts";
 import type { RemoteActs } from "./remote-acts.ts";
+import type { Voice } from "./voice.ts";
 
 export interface SessionOptions {
   readonly admission: Admission;
@@ -27,28 +28,14 @@ export interface SessionOptions {
   readonly logger: Logger;
   /** How long the tasks of a stream that broke are still its own. */
   readonly graceMs: number;
+  /** How long the answers of a stream whose token ended may take. */
+  readonly finishMs: number;
 }
 
 export interface WorkerStreamOptions extends SessionOptions {
   readonly acts: RemoteActs;
   /** Of a claim. */
   readonly leaseSeconds: number;
-}
-
-/** How tasks are told to one kind of worker. */
-export interface Voice {
-  /**
-   * Whether an order stands until all of it was served, and those of the same queues are one.
-   * Otherwise it is served once, with whatever there is.
-   */
-  readonly keepsOrders: boolean;
-  /** What a task takes in a message, at most, beside what is known of it. */
-  readonly frameBytes: number;
-  tasks(assignments: readonly Assignment[]): void;
-  /** The task is no longer the worker's. */
-  lost(assignment: Assignment, why: Error): void;
-  /** The leases last longer now. */
-  renewed(assignments: readonly Assignment[]): void;
 }
 
 /** Orders of one stream that wait at once, and tasks in one. */
@@ -82,7 +69,8 @@ type StreamPeer = Pick<
  * holds, and what it said that was not answered yet.
  *
  * A stream that breaks keeps its tasks for a short grace, then each counts as lost with its worker.
- * One that ends because the server goes gives back what it cannot finish.
+ * One that ends because the server goes gives back what it cannot finish; so does one whose token
+ * ended, after the grace: its worker may come back with another token.
  */
 export class WorkerSession implements RemoteWorker {
   /** The tasks that its client has. */
@@ -106,6 +94,8 @@ export class WorkerSession implements RemoteWorker {
   #isClosed = false;
   #isDraining = false;
   #isFinishing = false;
+  /** How it ends because of its token. */
+  #refusal: StreamError | undefined;
 
   constructor(peer: StreamPeer, options: SessionOptions, voice: Voice) {
     this.#peer = peer;
@@ -138,7 +128,7 @@ export class WorkerSession implements RemoteWorker {
     const admitted = await this.#options.admission.admit(token, this.#peer.address);
     this.#caller = admitted.caller;
     void admitted.watch(this.#over.signal).then((refusal) => {
-      if (refusal !== undefined) this.#peer.end(status.UNAUTHENTICATED, refusal.message);
+      if (refusal !== undefined) this.#refuse(refusal);
     });
     return admitted.caller;
   }
@@ -154,8 +144,9 @@ export class WorkerSession implements RemoteWorker {
     return this.#place.waiting;
   }
 
-  /** What is done with the message that was admitted. */
-  handle(work: void | Promise<void>): void | Promise<void> {
+  /** Does what the message that was admitted asks for, unless nobody may ask any more. */
+  handle(take: () => void | Promise<void>): void | Promise<void> {
+    const work = this.#refusal === undefined ? take() : undefined;
     if (work instanceof Promise) return work.finally(() => this.#handled());
     this.#handled();
   }
@@ -174,7 +165,7 @@ export class WorkerSession implements RemoteWorker {
     return () => {
       this.#unanswered -= 1;
       place?.release();
-      this.#endWhenDrained();
+      this.#endWhenDone();
     };
   }
 
@@ -316,7 +307,7 @@ export class WorkerSession implements RemoteWorker {
   onGone(assignment: Assignment): void {
     this.held.delete(assignment);
     this.#renewed.delete(assignment);
-    this.#endWhenDrained();
+    this.#endWhenDone();
   }
 
   /** All that are renewed in one round are told together. */
@@ -344,7 +335,7 @@ export class WorkerSession implements RemoteWorker {
   drain(): void {
     this.close();
     this.#isDraining = true;
-    this.#endWhenDrained();
+    this.#endWhenDone();
   }
 
   /** It can say no more: what it has not said yet goes back, and what it has is answered. */
@@ -359,7 +350,19 @@ export class WorkerSession implements RemoteWorker {
   finish(): void {
     this.close();
     this.#isFinishing = true;
-    this.#endWhenDrained();
+    this.#endWhenDone();
+  }
+
+  /** Its token is not good any more: nothing more is heard, and what was said is answered. */
+  #refuse(why: UnauthenticatedError): void {
+    if (!this.#peer.isOpen) return;
+    const { clock, finishMs } = this.#options;
+    const refusal = this.#voice.unauthenticated(why);
+    this.close();
+    this.#refusal = refusal;
+    const end = (): void => this.#peer.end(refusal.code, refusal.message);
+    this.#over.signal.addEventListener("abort", clock.after(finishMs, end), { once: true });
+    this.#endWhenDone();
   }
 
   over(): void {
@@ -375,13 +378,15 @@ export class WorkerSession implements RemoteWorker {
     for (const one of held) this.held.delete(one);
     const left = held.filter((one) => one.isRunning);
     if (left.length === 0) return;
-    // That the server goes says nothing about the tasks.
+    // That the server goes says nothing about the tasks, and that a token ends does not either.
     if (this.#isDraining) for (const one of left) one.giveBack();
-    else desk.loseAfter(graceMs, this, left);
+    else desk.leaveAfter(graceMs, this, left, this.#refusal === undefined ? "lost" : "back");
   }
 
-  #endWhenDrained(): void {
+  #endWhenDone(): void {
+    if (this.#unanswered > 0) return;
     const isDone = this.#isFinishing || (this.#isDraining && this.held.size === 0);
-    if (isDone && this.#unanswered === 0) this.#peer.end(status.OK);
+    if (this.#refusal !== undefined) this.#peer.end(this.#refusal.code, this.#refusal.message);
+    else if (isDone) this.#peer.end(status.OK);
   }
 }

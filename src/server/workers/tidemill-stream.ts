@@ -6,7 +6,6 @@ import {
   LimitError,
   messageOf,
   TidemillError,
-  UnauthenticatedError,
 } from "../../base/errors.ts";
 import { uuidv4 } from "../../base/uuid.ts";
 import { VERSION } from "../../base/version.ts";
@@ -78,6 +77,7 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
       },
       lost: ({ task }, why) => this.#lost(task.token, why),
       renewed: (assignments) => this.#renewed(assignments),
+      unauthenticated: streamErrorOf,
     });
   }
 
@@ -86,7 +86,7 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
   }
 
   onMessage(message: FromWorker): void | Promise<void> {
-    return this.#session.handle(this.#take(message));
+    return this.#session.handle(() => this.#take(message));
   }
 
   #take({ message }: FromWorker): void | Promise<void> {
@@ -127,6 +127,8 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
     const value = { graceSeconds: graceMs / 1000, reason: "the server is stopping" };
     this.#peer.send(say({ $case: "drain", value }));
     this.#session.drain();
+    // Any server takes them, by their tokens.
+    this.#options.desk.departures.add(this.#session.held);
   }
 
   onOver(): void {
@@ -154,8 +156,7 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
       // From here on these are this server's: before, the worker could not know.
       this.#renewed(this.#session.held.all());
     } catch (error) {
-      if (!(error instanceof UnauthenticatedError)) throw streamErrorOf(error);
-      throw new StreamError(status.UNAUTHENTICATED, error.message);
+      throw streamErrorOf(error);
     }
   }
 

@@ -5,7 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { onCleanup, testDatabase } from "../../support/database.ts";
+import { HOOKS_TEST } from "../../support/egress-certificate.ts";
 import { eventually } from "../../support/eventually.ts";
+import { serve } from "../../support/http-server.ts";
+import { ecKey, signJwt, toJwk } from "../../support/issuer.ts";
 import { codeqWorker } from "../../support/stream-client.ts";
 import { type RunningCli, runCli, startCli } from "./cli.ts";
 import { expectAllRefused } from "./refused.ts";
@@ -38,6 +41,38 @@ function tokensFile(): string {
   return file;
 }
 
+interface TestIssuer {
+  readonly flags: readonly string[];
+  /** One that it has signed. */
+  readonly token: string;
+}
+
+/** An issuer on this machine: what a server is to be told of it. */
+async function testIssuer(): Promise<TestIssuer> {
+  const key = ecKey("first");
+  const { port } = await serve(
+    (_, response) => void response.end(JSON.stringify({ keys: [toJwk(key)] })),
+    { tls: HOOKS_TEST },
+  );
+  const ca = join(scratchDir(), "ca.pem");
+  writeFileSync(ca, HOOKS_TEST.cert);
+  const iss = "https://login.example.com/";
+  const exp = Math.floor(Date.now() / 1000) + 300;
+  const claims = { iss, aud: "tidemill", exp, sub: "clerk", tid: "acme" };
+  const grant = { scope: "tidemill:read", eventTypes: ["*"] };
+  return {
+    token: signJwt({ ...claims, ...grant }, key),
+    flags: [
+      `--jwt-issuer=${iss}`,
+      "--jwt-audience=other,tidemill",
+      `--jwks-url=https://127.0.0.1:${port}/keys`,
+      "--egress-allow-cidrs=127.0.0.1/32",
+      `--egress-ports=${port}`,
+      `--egress-ca=${ca}`,
+    ],
+  };
+}
+
 const FREE = ["--host", "127.0.0.1", "--http", "0", "--producer", "0", "--worker", "0"];
 const ANY = [...FREE, "--metrics", "0"];
 
@@ -55,8 +90,10 @@ function linesOf(text: string): Line[] {
 it("serves, drains at SIGTERM, says so at /readyz, and tells no secret", async () => {
   const { url } = await testDatabase();
   const { password } = new URL(url);
+  const issuer = await testIssuer();
+  const strict = ["--log-level", "debug", "--require-wall"];
   const running = startCli(
-    ["serve", ...ANY, "--tokens-file", tokensFile(), "--log-level", "debug", "--require-wall"],
+    ["serve", ...ANY, "--tokens-file", tokensFile(), ...issuer.flags, ...strict],
     { env: { DATABASE_URL: url, TIDEMILL_DRAIN_SECONDS: "20", TIDEMILL_DRIAN_SECONDS: "1" } },
   );
   const at = await serving(running);
@@ -73,6 +110,10 @@ it("serves, drains at SIGTERM, says so at /readyz, and tells no secret", async (
     headers: { authorization: "Bearer wrong-one" },
   });
   expect(refused.status).toBe(401);
+  const clerk = await fetch(`${http}/v1/me`, {
+    headers: { authorization: `Bearer ${issuer.token}` },
+  });
+  expect(await clerk.json()).toMatchObject({ tenant: "acme", subject: "clerk", scopes: ["read"] });
   const metrics = await fetch(`http://${String(at["metrics"])}/metrics`);
   expect(await metrics.text()).toContain("tidemill_http_requests_total");
 
@@ -105,7 +146,7 @@ it("serves, drains at SIGTERM, says so at /readyz, and tells no secret", async (
 
   const { code, stdout, stderr } = await running.ended;
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-  for (const secret of [password, ...Object.values(TOKENS), "wrong-one"]) {
+  for (const secret of [password, ...Object.values(TOKENS), "wrong-one", issuer.token]) {
     expect(stdout).not.toContain(secret);
   }
   const lines = linesOf(stdout);

@@ -1,4 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { putTopic } from "../../../src/server/http/codeq/sql/topics.ts";
+import { eventually } from "../../support/eventually.ts";
 import { status } from "../../support/stream-client.ts";
 import { readColumn } from "../tasks/scene.ts";
 import {
@@ -114,7 +116,7 @@ describe("creates of CodeQ's producer", () => {
       { seq: 4n, delaySeconds: -1 },
       { seq: 5n, webhook: "ftp://example.com" },
       { seq: 6n, taskId: "mine" },
-      { seq: 7n, idempotencyKey: "a", deduplicationKey: "b" },
+      { seq: 7n, deduplicationKey: "b" },
       { seq: 8n, payload: Buffer.alloc(2 * 1024 * 1024, "1") },
       { seq: 9n, traceParent: "x".repeat(1_025) },
       { seq: 10n, runAt: new Date(8.64e15) },
@@ -131,7 +133,8 @@ describe("creates of CodeQ's producer", () => {
       "delaySeconds must be >= 0",
       "invalid webhook url",
       "task_id is not taken: the server numbers tasks; use a key",
-      "give idempotency_key or deduplication_key, not both",
+      "deduplication_key is not taken: no create joins a task that waits; leave it out, or use " +
+        "idempotency_key for a create that may be sent again",
     ]);
     expect(acks[7]?.errorMessage).toMatch(/^the payload has 2097152 bytes/);
     expect(acks[8]?.errorMessage).toMatch(/^traceParent must have at most 1024 bytes/);
@@ -186,6 +189,39 @@ describe("creates of CodeQ's producer", () => {
       },
       { priority: 0, max_attempts: 5, state: "pending", options: null },
     ]);
+  });
+
+  it("without a number of attempts have that of their topic, whatever it was before", async () => {
+    const put = async (maxAttempts: number): Promise<void> => {
+      const policy = { maxAttempts };
+      await putTopic(server.mill.engine.db, "acme", { name: "mails", policy }, 10);
+    };
+    await put(8);
+    const stream = await codeqHello(server.codeq());
+    codeqBatch(stream, [
+      { seq: 1n },
+      { seq: 2n, maxAttempts: 2 },
+      { seq: 3n, command: "letters" },
+      { seq: 4n, idempotencyKey: "once" },
+      { seq: 5n },
+    ]);
+    const other = await codeqHello(server.codeq(), GLOBEX);
+    codeqCreate(other, { seq: 1n });
+    await Promise.all([stream.until(2), other.until(2)]);
+    const attempts = new Map((await stored()).map(({ id, max_attempts }) => [id, max_attempts]));
+    const acked = [...codeqAcks(stream), ...codeqAcks(other)];
+    expect(acked.map(({ taskId }) => attempts.get(taskId))).toEqual([8, 2, 5, 8, 8, 5]);
+    await put(7);
+    // What was read is believed for a moment.
+    await eventually(async () => {
+      codeqCreate(stream, { seq: 6n });
+      await stream.until(stream.received.length + 1);
+      expect((await stored()).at(-1)).toMatchObject({ tenant: "acme", max_attempts: 7 });
+    });
+    const [first] = codeqAcks(stream).filter(({ seq }) => seq === 4n);
+    codeqCreate(stream, { seq: 7n, idempotencyKey: "once" });
+    await stream.until(stream.received.length + 1);
+    expect(codeqAcks(stream).at(-1)).toMatchObject({ ok: true, taskId: first?.taskId });
   });
 
   it("with an idempotency key give the first task, on other streams too", async () => {

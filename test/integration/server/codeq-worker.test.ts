@@ -233,6 +233,41 @@ it("hears four outcomes: each is counted as it should be", async () => {
   expect(reasons).toEqual(["no paper", "busy", "still busy"]);
 });
 
+it("says of a nack what was written, and of one that came too late that nothing was", async () => {
+  const { worker, mill, database } = await workers();
+  const stream = await worker();
+  const brief = queue<number>("brief", { nackSecondsMax: 7 });
+  const ids: string[] = [];
+  for (const maxAttempts of [2, 1, 1]) {
+    ids.push((await mill.enqueue(brief, 1, { tenant, maxAttempts })).id);
+  }
+  for (const count of [1, 2, 3]) {
+    ready(stream, 0, ["brief"]); // Whoever does not say how many gets one.
+    await gets(stream, count);
+  }
+  const [later, last, lost] = ids.map((taskId) => ({ taskId, delaySeconds: 600, reason: "busy" }));
+  if (later === undefined || last === undefined || lost === undefined) throw new Error("too few");
+  const taken = "UPDATE tidemill.tasks SET lease_generation = lease_generation + 1 WHERE id = $1";
+  await database.pool.query(taken, [lost.taskId]);
+  for (const [place, value] of [later, last, lost].entries()) {
+    say(stream, { $case: "nack", value });
+    await acks(stream, "nackAck", place + 1);
+  }
+  const nothing = { appliedDelaySeconds: 0, dlq: false };
+  expect(all(stream, "nackAck")).toEqual([
+    { taskId: later.taskId, ok: true, errorMessage: "", appliedDelaySeconds: 7, dlq: false },
+    { taskId: last.taskId, ok: true, errorMessage: "", appliedDelaySeconds: 0, dlq: true },
+    { taskId: lost.taskId, ok: false, errorMessage: "not-in-progress", ...nothing },
+  ]);
+  const { rows } = await database.pool.query(
+    `SELECT run_at - NOW() BETWEEN '0 s' AND '7 s' AS "isClamped"
+       FROM tidemill.tasks WHERE id = $1`,
+    [later.taskId],
+  );
+  expect(rows).toEqual([{ isClamped: true }]);
+  expect((await mill.tasks.get(last.taskId)).state).toBe("dead");
+});
+
 it("holds tasks for as long as a ready asks, and cuts a batch that is too large", async () => {
   const { worker, mill, database } = await workers();
   const stream = await worker();

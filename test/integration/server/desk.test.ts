@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import { systemClock } from "../../../src/base/clock.ts";
+import { type Clock, systemClock } from "../../../src/base/clock.ts";
 import { silentLogger } from "../../../src/base/log.ts";
 import { completed, failed, queue, type Tidemill } from "../../../src/index.ts";
 import type { Answer, Assignment } from "../../../src/server/workers/assignment.ts";
@@ -10,6 +10,7 @@ import { RemoteActs } from "../../../src/server/workers/remote-acts.ts";
 import { abandon, type Outcome } from "../../../src/tasks/outcome.ts";
 import { onCleanup, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { ManualClock } from "../../support/manual-clock.ts";
 
 const mails = queue<{ n: number }>("mails");
 
@@ -52,13 +53,13 @@ class Hand implements RemoteWorker {
 const end = (one: Assignment | undefined, outcome: Outcome): Promise<Answer> =>
   new Promise((resolve) => one?.end(outcome, resolve));
 
-async function openDesk(): Promise<{ mill: Tidemill; desk: Desk }> {
+async function openDesk(clock: Clock = systemClock): Promise<{ mill: Tidemill; desk: Desk }> {
   const database = await testDatabase();
   const mill = await database.connect();
   const { directory } = mill.engine.enqueue;
   const logger = silentLogger;
   const limits = { queuesMax: 10, leaseSeconds: 30 };
-  const desk = new Desk({ directory, ...limits, clock: systemClock, logger });
+  const desk = new Desk({ directory, ...limits, clock, logger });
   const options = { dispatcherStrategy: "notify", drainTimeout: 50 } as const;
   const worker = await mill.startRemoteWorker(options, desk);
   onCleanup(() => worker.stop());
@@ -179,6 +180,49 @@ it("serves a queue although tasks of another wait that nobody orders any more", 
     const back = await mill.tasks.list({ queue: "mails", state: "pending", limit: 1_000 });
     expect(back).toHaveLength(300 - served);
   });
+});
+
+/** A worker that is served so fast that some are held ready for it. */
+async function serveFast(mill: Tidemill, desk: Desk, clock: ManualClock): Promise<Hand> {
+  const hand = new Hand();
+  await mill.enqueueMany(
+    mails,
+    Array.from({ length: 600 }, (_, n) => ({ payload: { n } })),
+  );
+  const order = async (count: number): Promise<void> => {
+    const before = hand.served.length;
+    desk.order(hand, ["mails"], count);
+    await eventually(() => expect(hand.served.length).toBeGreaterThan(before));
+  };
+  while (hand.tasks.length < 100) await order(100 - hand.tasks.length);
+  clock.advance(20);
+  const claimed = { queue: "mails", state: "running", limit: 1_000 } as const;
+  do await order(1);
+  while ((await mill.tasks.list(claimed)).length < hand.tasks.length + 20);
+  return hand;
+}
+
+/** How often the next one was claimed. */
+async function nextGeneration(desk: Desk, hand: Hand): Promise<number | undefined> {
+  const { length } = hand.tasks;
+  desk.order(hand, ["mails"], 1);
+  return (await hand.gets(length + 1)).at(-1)?.task.token.generation;
+}
+
+it("keeps what is ready while orders come, though none stands whenever it looks", async () => {
+  const clock = new ManualClock();
+  const { mill, desk } = await openDesk(clock);
+  const hand = await serveFast(mill, desk, clock);
+  for (let look = 0; look < 4; look += 1) {
+    expect(await nextGeneration(desk, hand)).toBe(1);
+    clock.advance(1_000);
+  }
+  clock.advance(1_000); // Nobody has ordered for a second: what is left goes back.
+  await eventually(async () => {
+    const left = await mill.tasks.list({ queue: "mails", state: "pending", limit: 1_000 });
+    expect(left).toHaveLength(600 - hand.tasks.length);
+  });
+  expect(await nextGeneration(desk, hand)).toBe(2);
 });
 
 it("hands out the tasks of a lost worker one by one, without a pause between them", async () => {

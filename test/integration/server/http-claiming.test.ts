@@ -3,7 +3,15 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../../../src/index.ts";
 import { ClaimedTask } from "../../../src/tasks/claimed-task.ts";
 import { eventually } from "../../support/eventually.ts";
-import { ACME_WORKER, GLOBEX_WORKER, LETTERS_HAND, READER, type Scene, scene } from "./scene.ts";
+import {
+  ACME_ADMIN,
+  ACME_WORKER,
+  GLOBEX_WORKER,
+  LETTERS_HAND,
+  READER,
+  type Scene,
+  scene,
+} from "./scene.ts";
 
 const tenant = "acme";
 let one: Scene;
@@ -63,9 +71,9 @@ async function claimOne(at: Scene, mails: Mails, more: object = {}): Promise<Hel
   return task;
 }
 
-async function read(at: Scene, path: string): Promise<Record<string, unknown>> {
+async function read(at: Scene, path: string, token = READER): Promise<Record<string, unknown>> {
   const { host, port } = at.server.address("http");
-  const headers = { authorization: `Bearer ${READER}` };
+  const headers = { authorization: `Bearer ${token}` };
   const answer = await fetch(`http://${host}:${port}${path}`, { headers });
   expect(answer.status).toBe(200);
   return (await answer.json()) as Record<string, unknown>;
@@ -298,6 +306,72 @@ describe("a claim of CodeQ's clients by HTTP", () => {
     expect((await call(other, `${c}/abandon`)).status).toBe(409);
     const none = await call(one, "/v1/codeq/tasks/claim", { commands: ["nobody-asks"] });
     expect(none.status).toBe(204);
+  });
+
+  it("is put back as often as it may be, then it is dead, and counted so", async () => {
+    const mails = newQueue();
+    await one.mill.enqueue(mails, 1, { tenant, maxAttempts: 2 });
+    const claiming = { commands: [mails.name], waitSeconds: 20 };
+    const { body } = await call(one, "/v1/codeq/tasks/claim", claiming);
+    const path = `/v1/codeq/tasks/${String(body["id"])}`;
+    const counts = (): Promise<object> =>
+      read(one, `/v1/codeq/admin/queues/${mails.name}`, ACME_ADMIN);
+    const empty = { command: mails.name, ready: 0, delayed: 0, inProgress: 0, dlq: 0 };
+    expect(await counts()).toEqual({ ...empty, inProgress: 1 });
+    const back = await call(other, `${path}/nack`, { delaySeconds: 0, reason: "no paper" });
+    expect(back.body).toEqual({ status: "requeued", delaySeconds: 0 });
+    expect((await call(one, "/v1/codeq/tasks/claim", claiming)).body).toMatchObject({
+      id: body["id"],
+      attempts: 2,
+    });
+    const dead = await call(other, `${path}/nack`, { delaySeconds: 60, reason: "no ink" });
+    expect([dead.status, dead.body]).toEqual([200, { status: "dlq", delaySeconds: 0 }]);
+    expect(await read(one, path)).toMatchObject({
+      status: "FAILED",
+      lastKnownLocation: "DLQ_SET",
+      attempts: 2,
+      error: "no ink",
+    });
+    expect(await counts()).toEqual({ ...empty, dlq: 1 });
+    const all = await read(one, "/v1/codeq/admin/queues", ACME_ADMIN);
+    expect(all).toMatchObject({ [`${mails.name}:inProgress`]: 0, [`${mails.name}:dlq`]: 1 });
+    expect((await call(one, `${path}/nack`, {})).status).toBe(409);
+  });
+
+  it("has a payload of bytes as base64", async () => {
+    const mails = newQueue();
+    const bytes = Buffer.from([0, 255, 7]);
+    await one.mill.enqueue(mails, bytes, { tenant });
+    const claiming = { commands: [mails.name], waitSeconds: 20 };
+    const { body } = await call(one, "/v1/codeq/tasks/claim", claiming);
+    expect(body["payload"]).toBe(bytes.toString("base64"));
+    const found = await read(one, `/v1/codeq/tasks/${String(body["id"])}`);
+    expect(found["payload"]).toBe(bytes.toString("base64"));
+  });
+
+  it("keeps no artifacts of a failed attempt, nor of a batch, nor too many", async () => {
+    const mails = newQueue();
+    await one.mill.enqueue(mails, 1, { tenant });
+    const claiming = { commands: [mails.name], waitSeconds: 20 };
+    const id = String((await call(one, "/v1/codeq/tasks/claim", claiming)).body["id"]);
+    const path = `/v1/codeq/tasks/${id}/result`;
+    const artifact = { name: "log", url: "https://files.example.com/1.log" };
+    const many = { status: "COMPLETED", artifacts: Array.from({ length: 101 }, () => artifact) };
+    expect((await call(one, path, many)).status).toBe(400);
+    const failure = { status: "FAILED", error: "no paper", artifacts: [artifact] };
+    expect((await call(one, path, failure)).body).toMatchObject({
+      status: "FAILED",
+      artifacts: [],
+    });
+    expect((await call(one, "/v1/codeq/tasks/claim", claiming)).body["id"]).toBe(id);
+    const results = [
+      { taskId: id, status: "COMPLETED", result: { ok: true }, artifacts: [artifact] },
+    ];
+    await call(other, "/v1/codeq/tasks/batch/results", { results });
+    expect(await read(other, path)).toMatchObject({
+      result: { status: "COMPLETED", result: { ok: true }, artifacts: [] },
+    });
+    expect(await one.mill.result(id)).toEqual({ ok: true });
   });
 
   it("is completed with artifacts, which are read beside the result", async () => {

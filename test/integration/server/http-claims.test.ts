@@ -155,6 +155,9 @@ describe("a claim of CodeQ's clients", () => {
       "claim",
       { queues: ["mails"], count: 1, leaseSeconds: undefined, waitMs: 30_000 },
     ]);
+    const hasty = scene.another({ waitSecondsMax: 5 }, { desk });
+    await hasty.call("POST", "/v1/codeq/tasks/claim", { as, json: { waitSeconds: 99 } });
+    expect(desk.asked.pop()).toMatchObject(["claim", { waitMs: 5_000 }]);
     const many = await call("/claim/batch", { count: 2 });
     expect(many.body.tasks).toHaveLength(1);
     desk.tasks = [];

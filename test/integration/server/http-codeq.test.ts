@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { completed, queue } from "../../../src/index.ts";
+import { completed, failed, queue } from "../../../src/index.ts";
 import { eventually } from "../../support/eventually.ts";
 import { BRISK } from "../tasks/scene.ts";
 import { type CallOptions, openScene, type Reply, type Scene } from "./http-scene.ts";
@@ -8,8 +8,11 @@ let scene: Scene;
 
 beforeAll(async () => {
   scene = await openScene();
-  const handler = queue("RENDER").handle(() => completed({ url: "x" }));
-  await scene.mill.startWorker({ ...BRISK, handlers: [handler] });
+  const handlers = [
+    queue("RENDER").handle(() => completed({ url: "x" })),
+    queue("REFUSED").handle(() => failed("never", { retry: false })),
+  ];
+  await scene.mill.startWorker({ ...BRISK, handlers });
 });
 
 const call = (method: string, path: string, options?: CallOptions): Promise<Reply> =>
@@ -48,10 +51,13 @@ describe("tasks", () => {
     [{ command: "GENERATE" }, 400, "invalid body"],
     [{ command: "GENERATE", payload: 1, delaySeconds: -1 }, 400, "delaySeconds must be >= 0"],
     [{ command: "GENERATE", payload: 1, runAt: "soon" }, 400, "invalid body"],
+    [{ command: "GENERATE", payload: 1, taskId: "mine" }, 400, /^task_id is not taken/],
+    [{ command: "GENERATE", payload: 1, deduplicationKey: "k" }, 400, /^deduplication_key is not/],
     [[], 400, "invalid body"],
   ])("that cannot be are refused: %j", async (json, status, error) => {
     const reply = await create(json);
-    expect([reply.status, reply.body]).toEqual([status, { error }]);
+    const said = typeof error === "string" ? error : expect.stringMatching(error);
+    expect([reply.status, reply.body]).toEqual([status, { error: said }]);
     expect(reply.headers.get("content-type")).toBe("application/json");
   });
 
@@ -65,6 +71,26 @@ describe("tasks", () => {
       expect([missing.status, missing.body]).toEqual([404, { error: "task not found" }]);
     }
     expect((await call("PATCH", "/tasks")).body).toEqual({ error: "here is POST" });
+  });
+
+  it("that ended without a result have failed, whatever the way", async () => {
+    const { mill } = scene;
+    const { body } = await create({ command: "GENERATE", payload: 1 });
+    expect(body.id).toMatch(/^[1-9]\d*$/);
+    await mill.tasks.cancel(body.id, { reason: "sold out" });
+    const end = { status: "FAILED", lastKnownLocation: "NONE", error: "sold out" };
+    expect((await call("GET", `/tasks/${body.id}`)).body).toMatchObject(end);
+    const { body: result } = await call("GET", `/tasks/${body.id}/result`);
+    expect(result).toMatchObject({ result: { status: "FAILED", error: "sold out" } });
+    const refused = await create({ command: "REFUSED", payload: 1 });
+    const { task } = (await call("GET", `/tasks/${refused.body.id}/result?waitSeconds=60`)).body;
+    expect(task).toMatchObject({ status: "FAILED", lastKnownLocation: "NONE", error: "never" });
+  });
+
+  it("of a command have a queue of that name, to the letter", async () => {
+    for (const command of ["Letter", "letter"]) await create({ command, payload: 1 });
+    const { body } = await call("GET", "/admin/queues", { as: "admin" });
+    expect(body).toMatchObject({ "Letter:ready": 1, "letter:ready": 1 });
   });
 
   it("of a batch are made each for itself", async () => {
@@ -117,6 +143,9 @@ describe("administration", () => {
     expect(all.body).toMatchObject({ "counted:ready": 2, "counted:delayed": 1 });
     const none = await call("GET", "/admin/queues/nobody", { as: "admin" });
     expect(none.body).toMatchObject({ command: "nobody", ready: 0 });
+    for (const path of ["/raft/status", "/metrics"]) {
+      expect((await call("GET", path, { as: "admin" })).status).toBe(404);
+    }
   });
 
   it("cleans up tasks that ended, of the tenant, as many as it may", async () => {
@@ -130,6 +159,13 @@ describe("administration", () => {
     );
     const young = await call("POST", "/admin/tasks/cleanup", { as: "admin" });
     expect(young.body).toMatchObject({ deleted: 0, limit: 1_000 });
+    const { pool } = scene.database;
+    const age = "UPDATE tidemill.task_history SET finished_at = NOW() - $2::interval WHERE id = $1";
+    await pool.query(age, [ends[0], "23 hours"]);
+    await pool.query(age, [ends[1], "25 hours"]);
+    const old = await call("POST", "/admin/tasks/cleanup", { as: "admin" });
+    expect(old.body).toMatchObject({ deleted: 1 });
+    await expect(mill.tasks.get(ends[1] ?? "")).rejects.toThrow(/there is no task/);
     const json = { before: "2999-01-01T00:00:00Z", limit: 2 };
     const some = await call("POST", "/admin/tasks/cleanup", { as: "admin", json });
     expect(some.body).toEqual({ deleted: 2, before: "2999-01-01T00:00:00.000Z", limit: 2 });
@@ -151,8 +187,14 @@ describe("administration", () => {
     expect([changed.status, changed.body["version"]]).toEqual([200, 2]);
     expect((await call("GET", path, { as })).body).toMatchObject({ version: 2 });
     expect((await call("GET", path, { as: "otherAdmin" })).status).toBe(404);
+    const once = { command: "video-render", payload: 1, idempotencyKey: "under-a-policy" };
+    const before = await create(once);
+    expect((await call("PUT", path, { as, json: { maxAttempts: 7 } })).status).toBe(200);
+    expect((await create(once)).body).toMatchObject({ id: before.body.id, maxAttempts: 8 });
+    expect((await create({ ...once, maxAttempts: 7 })).status).toBe(409);
+    expect((await call("PUT", path, { as, json: policy })).status).toBe(200);
     const made = await create({ command: "video-render", payload: 1 });
-    expect(made.body["maxAttempts"]).toBe(8);
+    expect(made.body["maxAttempts"]).toBe(9);
     const theirs = await create({ command: "video-render", payload: 1 }, { as: "other" });
     expect(theirs.body["maxAttempts"]).toBe(5);
     expect((await call("DELETE", path, { as })).status).toBe(400);

@@ -21,6 +21,8 @@ export const GLOBEX = "token-of-globex-0123456789";
 export const ACME_WORKER = "token-of-an-acme-worker-0123456789";
 export const GLOBEX_WORKER = "token-of-a-globex-worker-0123456789";
 export const READER = "token-of-a-reader-0123456789";
+/** The same person as the worker of acme, who may everything. */
+export const ACME_ADMIN = "token-of-an-acme-admin-0123456789";
 export const MAILS_ONLY = "token-for-mails-0123456789";
 export const MAILS_WORKER = "token-of-a-worker-for-mails-0123456789";
 /** The same person as the worker of acme, for other queues. */
@@ -32,6 +34,7 @@ const STATIC = [
   { token: ACME_WORKER, tenant: "acme", scopes: ["worker"], subject: "hand" },
   { token: GLOBEX_WORKER, tenant: "globex", scopes: ["worker"] },
   { token: READER, tenant: "acme", scopes: ["read"] },
+  { token: ACME_ADMIN, tenant: "acme", scopes: ["admin"], subject: "hand" },
   { token: MAILS_ONLY, tenant: "acme", scopes: ["producer"], queues: ["mails"] },
   { token: MAILS_WORKER, tenant: "acme", scopes: ["worker:claim"], queues: ["mails"] },
   { token: LETTERS_HAND, tenant: "acme", scopes: ["worker"], queues: ["letters"], subject: "hand" },

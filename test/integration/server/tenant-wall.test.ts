@@ -7,6 +7,14 @@ import {
   readSubscriptions,
   renewSubscription,
 } from "../../../src/delivery/notices/sql/subscriptions.ts";
+import { readAttempts, readDeliveries, redeliver } from "../../../src/delivery/sql/delivery-log.ts";
+import {
+  deleteEndpoint,
+  readEndpointKeys,
+  readEndpoints,
+  rotateEndpoint,
+  updateEndpoint,
+} from "../../../src/delivery/sql/endpoints.ts";
 import { type Tidemill, Tidemill as TidemillClass } from "../../../src/index.ts";
 import { readFiringOf, readFirings } from "../../../src/schedules/sql/firings.ts";
 import {
@@ -16,7 +24,12 @@ import {
   readSchedules,
   resumeSchedule,
 } from "../../../src/schedules/sql/schedules.ts";
-import { deleteTopic, putTopic, readTopic } from "../../../src/server/http/codeq/sql/topics.ts";
+import {
+  deleteTopic,
+  putTopic,
+  readTopic,
+  readTopicAttempts,
+} from "../../../src/server/http/codeq/sql/topics.ts";
 import {
   cancelRunning,
   cancelWaiting,
@@ -41,6 +54,9 @@ import { engineDatabase } from "../../support/engine-database.ts";
 import { startPgBouncer, whyNoPgBouncer } from "../../support/pgbouncer.ts";
 import { Log } from "./http-scene.ts";
 
+/** Of the webhook of globex. */
+const SECRET = `whsec_${Buffer.alloc(32).toString("base64")}`;
+
 async function wallOf(db: Database): Promise<TenantWall> {
   const wall = await TenantWall.find(db);
   if (!(wall instanceof TenantWall)) throw new Error(wall);
@@ -56,6 +72,7 @@ describe("behind the wall of one tenant", () => {
   let ids: { pending: string; scheduled: string; packed: string; ended: string; dead: string };
   let firing: string;
   let subscription: string;
+  let delivery: string;
 
   beforeAll(async () => {
     database = await testDatabase({ until: "file" });
@@ -105,14 +122,28 @@ describe("behind the wall of one tenant", () => {
     await mill.queues.pauseKey("mails", "key", { tenant });
     const added = await mill.subscriptions.add(tenant, { url: "https://hooks.example.org/" });
     subscription = added.subscription.id;
+    await mill.webhooks.put(tenant, "hook", { url: "https://hooks.example.org/", secret: SECRET });
+    const told = await make({ webhook: "hook" });
+    await mill.tasks.cancel(told);
+    const logged = await database.pool.query<{ id: string }>(
+      `WITH logged AS (
+         INSERT INTO tidemill.webhook_attempts (delivery, generation, attempt)
+         SELECT number, 1, 1 FROM tidemill.webhook_deliveries WHERE task_id = $1
+       )
+       SELECT id FROM tidemill.webhook_deliveries WHERE task_id = $1`,
+      [told],
+    );
+    delivery = logged.rows[0]?.id ?? "";
     const wall = await wallOf(db);
     [acme, globex] = [wall.behind("acme"), wall.behind(tenant)];
-    await putTopic(globex, tenant, { name: "mails", policy: {} }, 10);
+    await putTopic(globex, tenant, { name: "mails", policy: { maxAttempts: 3 } }, 10);
     ids = { pending, scheduled, packed, ended, dead };
     return () => db.close();
   });
 
   const key = { tenant: "globex", name: "nightly" };
+  const hook = { tenant: "globex", id: "hook" };
+  const rotation = { expected: SECRET, secret: "another", overlapSeconds: 0 };
 
   /** But for the time, which goes on. */
   const whyOf = async (at: Queryable, id: string): Promise<unknown> => {
@@ -135,7 +166,12 @@ describe("behind the wall of one tenant", () => {
     ["firings", (at) => readFirings(at, key, 10)],
     ["firing of", (at) => readFiringOf(at, firing)],
     ["topic", (at) => readTopic(at, "globex", "mails")],
+    ["attempts of topics", async (at) => [...(await readTopicAttempts(at, "globex"))]],
     ["subscriptions", (at) => readSubscriptions(at, "globex")],
+    ["endpoints", (at) => readEndpoints(at, "globex")],
+    ["keys of an endpoint", (at) => readEndpointKeys(at, "globex", "hook")],
+    ["deliveries", (at) => readDeliveries(at, "globex", { limit: 10 })],
+    ["attempts", (at) => readAttempts(at, "globex", delivery)],
   ];
   const isNothing = (found: unknown): boolean =>
     found === undefined || (Array.isArray(found) && found.length === 0);
@@ -164,6 +200,10 @@ describe("behind the wall of one tenant", () => {
     ["delete topic", (at) => deleteTopic(at, "globex", "mails")],
     ["renew subscription", (at) => renewSubscription(at, "globex", subscription, 60)],
     ["delete subscription", (at) => deleteSubscription(at, "globex", subscription)],
+    ["update endpoint", (at) => updateEndpoint(at, { ...hook, format: "codeq" })],
+    ["rotate endpoint", (at) => rotateEndpoint(at, "globex", "hook", rotation)],
+    ["delete endpoint", (at) => deleteEndpoint(at, "globex", "hook")],
+    ["redeliver", (at) => redeliver(at, "globex", {}, { after: "0", max: 10 })],
   ];
 
   it("nothing of another is changed", async () => {

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type ClientHttp2Stream, connect, constants } from "node:http2";
 import {
   type ChannelCredentials,
   credentials,
@@ -8,6 +10,7 @@ import { service as healthService } from "grpc-health-check";
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../../src/index.ts";
 import { TidemillServer } from "../../../src/server/index.ts";
+import { ProducerEvent, ServerEvent } from "../../../src/wire/generated/codeq/producer.ts";
 import { onCleanup } from "../../support/database.ts";
 import { HOOKS_TEST } from "../../support/egress-certificate.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -18,6 +21,7 @@ import {
   status,
 } from "../../support/stream-client.ts";
 import {
+  ACME,
   acks,
   codeqAcks,
   codeqBatch,
@@ -188,6 +192,28 @@ function largeHello(bytes: number): Buffer {
   return Buffer.concat([Buffer.from([0x0a, ...length(inner.length)]), inner]);
 }
 
+/** A message as gRPC has it on the wire: not compressed, so many bytes. */
+function frame(event: ProducerEvent["event"]): Buffer {
+  const bytes = ProducerEvent.encode({ event }).finish();
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(bytes.length, 1);
+  return Buffer.concat([head, bytes]);
+}
+
+/** What came on a stream of HTTP/2, until its end. */
+async function eventsOf(stream: ClientHttp2Stream): Promise<(string | undefined)[]> {
+  const parts: Buffer[] = [];
+  for await (const part of stream) parts.push(part as Buffer);
+  const bytes = Buffer.concat(parts);
+  const events: (string | undefined)[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const end = at + 5 + bytes.readUInt32BE(at + 1);
+    events.push(ServerEvent.decode(bytes.subarray(at + 5, end)).event?.$case);
+    at = end;
+  }
+  return events;
+}
+
 describe("a stop", () => {
   it("tells producers, answers what they sent, ends their streams and takes no more", async () => {
     const { tidemill, codeq, server, url, database } = await scene();
@@ -235,6 +261,40 @@ describe("a stop", () => {
     await session.query("SELECT pg_advisory_unlock(42)");
     await stopping;
     expect([...acks(stream).keys()]).toEqual([1n, 2n]);
+  });
+
+  it("tells connections to go elsewhere (GOAWAY), and finishes the streams on them", async () => {
+    const { codeq, server, url, database } = await scene();
+    const first = await codeqHello(codeq());
+    codeqCreate(first, {});
+    await first.until(2);
+    await waitInCommit(database);
+    const locker = await database.session();
+    await locker.query("SELECT pg_advisory_lock(42)");
+    const connection = connect(`http://${url}`);
+    onCleanup(() => Promise.resolve(connection.destroy()));
+    connection.on("error", () => {}); // Of a server that cuts it off.
+    const told = once(connection, "goaway");
+    const stream = connection.request({
+      ":method": "POST",
+      ":path": "/producerpb.ProducerStream/Stream",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    const trailers = once(stream, "trailers");
+    const events = eventsOf(stream);
+    stream.write(frame({ $case: "hello", value: { token: ACME } }));
+    stream.write(frame({ $case: "create", value: codeqTask({ seq: 2n }) }));
+    await committing(database);
+    const stopping = server.stop();
+    const [code] = (await told) as [number];
+    expect([code, stream.closed]).toEqual([constants.NGHTTP2_NO_ERROR, false]);
+    await locker.query("SELECT pg_advisory_unlock(42)");
+    expect(await events).toEqual(["helloAck", "createAck"]);
+    stream.end();
+    const [ended] = (await trailers) as [Record<string, string>];
+    expect(ended["grpc-status"]).toBe(`${status.UNAVAILABLE}`);
+    await stopping;
   });
 
   it("does not wait longer than told", async () => {
@@ -298,6 +358,8 @@ describe("a server", () => {
     expect(make({ producer: true })).toThrow(ConfigError);
     expect(make({ host: "a b" })).toThrow(ConfigError);
     expect(make({ createBytesMax: 1 })).toThrow(ConfigError);
+    expect(make({ leaseSeconds: 5, keepaliveSeconds: 4 })).toThrow("past their lease");
+    expect(make({ leaseSeconds: 5, keepaliveSeconds: 4, worker: false })).not.toThrow();
     expect(make({ tls: { cert: "/etc/cert.pem", key: "x" } })).toThrow("not its name");
     expect(make({ tls: { cert: "-----BEGIN X", key: "-----BEGIN Y" } })).toThrow("cannot be used");
     const { port } = server.address("producer");

@@ -44,7 +44,7 @@ interface Given {
 
 /** Nothing is asked for behind the claim: a task that nobody hears of waits out its lease. */
 async function claim(
-  { waits }: CodeqContext,
+  { waits, limits }: CodeqContext,
   desk: ClaimDesk,
   { caller, signal }: { readonly caller: Caller; readonly signal: AbortSignal },
   given: Given,
@@ -53,7 +53,8 @@ async function claim(
   if (commands.some((command) => !may(caller, "task.claim", command))) {
     throw new ForbiddenError("event type not allowed");
   }
-  const waitMs = Math.min(Math.max(0, waitSeconds), WAIT_SECONDS_MAX) * 1000;
+  const longest = Math.min(WAIT_SECONDS_MAX, limits.waitSecondsMax);
+  const waitMs = Math.min(Math.max(0, waitSeconds), longest) * 1000;
   const request = {
     tenant: caller.tenant,
     holder: caller.subject,

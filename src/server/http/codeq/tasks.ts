@@ -3,12 +3,14 @@ import { InvalidInputError, NotFoundError, TidemillError } from "../../../base/e
 import { JsonText } from "../../../base/json-text.ts";
 import { withoutUndefined } from "../../../base/options.ts";
 import { splitArtifacts } from "../../../delivery/codeq-artifacts.ts";
+import { withDefaultAttempts } from "../../../tasks/new-task.ts";
 import { hasEnded } from "../../../tasks/results.ts";
 import type { TaskRow } from "../../../tasks/sql/inspect.ts";
 import type { TenantScope } from "../../../worker/tenant-scope.ts";
 import type { Tenants } from "../../../worker/tenants.ts";
 import type { Tidemill } from "../../../worker/tidemill.ts";
 import { type Caller, requireMay } from "../../auth/caller.ts";
+import { refusalOf } from "../../producer/codeq-creates.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import type { ResolvedHttpLimits } from "../options.ts";
 import { anyJson } from "../schemas.ts";
@@ -34,6 +36,9 @@ const newTask = z.object({
   idempotencyKey: z.string().optional(),
   runAt: z.iso.datetime({ offset: true }).optional(),
   delaySeconds: z.number().int().optional(),
+  // Of later releases, and refused: to ignore them would do work twice that was to be done once.
+  deduplicationKey: z.string().optional(),
+  taskId: z.string().optional(),
 });
 type GivenTask = z.infer<typeof newTask>;
 
@@ -66,23 +71,27 @@ async function create(context: CodeqContext, creation: Creation): Promise<object
   const command = given.command.trim();
   if (command === "") throw new InvalidInputError("command is required");
   if ((given.delaySeconds ?? 0) < 0) throw new InvalidInputError("delaySeconds must be >= 0");
+  const refusal = refusalOf(given);
+  if (refusal !== undefined) throw new InvalidInputError(refusal);
   requireMay(caller, "task.create", command);
   const policy = await readTopic(context.tenants.store(caller.tenant), caller.tenant, command);
   const { runAt, delaySeconds, webhook, idempotencyKey } = given;
+  const maxAttempts = given.maxAttempts || undefined;
+  const task = {
+    payload: given.payload instanceof JsonText ? given.payload : new JsonText("null"),
+    ...(given.priority === undefined ? {} : { priority: Math.min(9, Math.max(0, given.priority)) }),
+    ...withoutUndefined({
+      webhook: webhook || undefined,
+      idempotencyKey: idempotencyKey || undefined,
+      maxAttempts,
+      delaySeconds: runAt === undefined ? delaySeconds : undefined,
+      runAt,
+    }),
+  };
+  const attempts = maxAttempts ?? policy?.policy.maxAttempts;
+  const isDefault = maxAttempts === undefined && attempts !== undefined;
   const [id = ""] = await scope.enqueue(command, [
-    {
-      payload: given.payload instanceof JsonText ? given.payload : new JsonText("null"),
-      ...(given.priority === undefined
-        ? {}
-        : { priority: Math.min(9, Math.max(0, given.priority)) }),
-      ...withoutUndefined({
-        webhook: webhook || undefined,
-        idempotencyKey: idempotencyKey || undefined,
-        maxAttempts: given.maxAttempts || policy?.policy.maxAttempts,
-        delaySeconds: runAt === undefined ? delaySeconds : undefined,
-        runAt,
-      }),
-    },
+    isDefault ? withDefaultAttempts(task, attempts) : task,
   ]);
   return toCodeqTask(await scope.task(id));
 }

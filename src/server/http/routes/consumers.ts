@@ -30,8 +30,11 @@ export const consumerView = z
         since: instant.optional(),
       })
       .optional(),
-    parkedStreams: z.number().int(),
-    parkedEvents: z.number().int(),
+    parkedStreams: z.number().int().openapi({ description: "Counted up to 10,000" }),
+    parkedEvents: z.number().int().openapi({ description: "Counted up to 10,000" }),
+    isParkedCut: z.boolean().openapi({
+      description: "Whether counting events ended there: there may be more",
+    }),
   })
   .openapi("Consumer");
 

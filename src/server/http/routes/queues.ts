@@ -29,7 +29,10 @@ export const queueView = z
     keySpace: z.string().optional(),
     depths: z.record(z.string(), z.number().int()).optional(),
     running: z.number().int().optional(),
-    dead: z.number().int().optional(),
+    dead: z.number().int().optional().openapi({ description: "Counted up to 10,000" }),
+    isDeadCut: z.boolean().optional().openapi({
+      description: "Whether counting ended there: there may be more",
+    }),
     oldestPendingSeconds: z.number().optional(),
   })
   .openapi("Queue", {

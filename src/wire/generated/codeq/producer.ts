@@ -71,7 +71,7 @@ export interface CreateTask {
   delaySeconds: number;
   traceParent: string;
   traceState: string;
-  /** Later releases send these two; at most one of the three keys is set. */
+  /** Later releases send these two. A create with one of them is refused. */
   deduplicationKey: string;
   taskId: string;
 }

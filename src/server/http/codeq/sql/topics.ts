@@ -32,6 +32,22 @@ export async function readTopic(
   return row;
 }
 
+const READ_ATTEMPTS = statement(
+  "topic_read_attempts",
+  `SELECT name, (policy ->> 'maxAttempts')::int AS attempts
+     FROM {schema}.topic_policies
+    WHERE tenant = $1 AND policy ->> 'maxAttempts' IS NOT NULL`,
+);
+
+/** By name, of those whose policy says it. */
+export async function readTopicAttempts(
+  db: Queryable,
+  tenant: string,
+): Promise<ReadonlyMap<string, number>> {
+  const rows = await db.query<{ name: string; attempts: number }>(READ_ATTEMPTS, [tenant]);
+  return new Map(rows.map(({ name, attempts }) => [name, attempts]));
+}
+
 // The same again changes nothing, not even the version.
 const PUT = statement(
   "topic_put",
