@@ -16,6 +16,9 @@ export function describeError(error: unknown): string {
   return [...messages].join("; ").slice(0, LENGTH_MAX);
 }
 
+/** How long each part of a goodbye may take: a broker that hangs never says it back. */
+export const GOODBYE_MS = 1_000;
+
 /** For goodbyes: whether it went well, and nothing is thrown. */
 export async function quietly(work: () => unknown): Promise<boolean> {
   try {

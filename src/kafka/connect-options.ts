@@ -15,7 +15,8 @@ export interface KafkaOptions {
   readonly brokers: readonly string[];
   /**
    * The package that speaks to Kafka: `@platformatic/kafka`, or `kafkajs`, which cannot tell a
-   * topic from another one of the same name. Install the one that you use.
+   * topic from another one of the same name, and which an ingest therefore takes only with
+   * `allowUnnoticedRecreation`. Install the one that you use.
    *
    * Defaults to "platformatic".
    */

@@ -44,6 +44,14 @@ export interface KafkaIngestOptions {
    * Defaults to "stop".
    */
   readonly onDataLoss?: "stop" | "continue";
+  /**
+   * Reads with a client that takes a topic for another one of the same name, as `kafkajs` does.
+   * Of a topic that was deleted and made again, messages are then skipped without a word, up to the
+   * offset that was reached in the old one. For who never does that.
+   *
+   * Defaults to false: such a client is refused.
+   */
+  readonly allowUnnoticedRecreation?: boolean;
   /** Of jobs that name no queue. Defaults to none: such jobs are dead. */
   readonly queue?: string;
   /** Of jobs that name no tenant; jobs of others are dead. Defaults to any, and "default". */
@@ -72,6 +80,12 @@ export interface KafkaIngestOptions {
   readonly sessionSeconds?: number;
   /** How often topics are looked at: whether they were made again, or grew. Defaults to 10. */
   readonly topicCheckSeconds?: number;
+  /**
+   * How long a stop waits for the transactions under way and for the brokers, which must be told.
+   *
+   * Defaults to 30.
+   */
+  readonly drainSeconds?: number;
 }
 
 export interface ResolvedIngestTopic {
@@ -88,6 +102,7 @@ export interface ResolvedIngestOptions {
   readonly topicReplicas: number;
   readonly startFrom: "earliest" | "latest";
   readonly onDataLoss: "stop" | "continue";
+  readonly allowUnnoticedRecreation: boolean;
   readonly rules: JobRules;
   readonly queuesPerTenantMax: number;
   readonly deadLetterTopic: string | undefined;
@@ -99,6 +114,7 @@ export interface ResolvedIngestOptions {
   readonly fetchBytes: number;
   readonly sessionSeconds: number;
   readonly topicCheckSeconds: number;
+  readonly drainSeconds: number;
 }
 
 const MIB = 1024 * 1024;
@@ -121,6 +137,7 @@ const NUMBERS = {
   fetchBytes: [MIB, whole(1_024, 64 * MIB)],
   sessionSeconds: [30, { min: 1, max: 300 }],
   topicCheckSeconds: [10, { min: 0.1, max: 3_600 }],
+  drainSeconds: [30, { min: 0, max: 3_600 }],
 } as const;
 
 const KNOWN = [
@@ -131,6 +148,7 @@ const KNOWN = [
   "createTopics",
   "startFrom",
   "onDataLoss",
+  "allowUnnoticedRecreation",
   "queue",
   "tenant",
   "keyOfMessage",
@@ -170,6 +188,10 @@ export function resolveIngestOptions(options: KafkaIngestOptions): ResolvedInges
     createTopics: requireBoolean("createTopics", given.createTopics),
     startFrom: requireOneOf("startFrom", given.startFrom ?? "earliest", ["earliest", "latest"]),
     onDataLoss: requireOneOf("onDataLoss", given.onDataLoss ?? "stop", ["stop", "continue"]),
+    allowUnnoticedRecreation: requireBoolean(
+      "allowUnnoticedRecreation",
+      given.allowUnnoticedRecreation,
+    ),
     rules: {
       queue,
       tenant,
@@ -188,6 +210,7 @@ export function resolveIngestOptions(options: KafkaIngestOptions): ResolvedInges
     fetchBytes: number("fetchBytes"),
     sessionSeconds: number("sessionSeconds"),
     topicCheckSeconds: number("topicCheckSeconds"),
+    drainSeconds: number("drainSeconds"),
   });
 }
 

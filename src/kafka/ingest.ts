@@ -1,11 +1,13 @@
 import { Bell } from "../base/bell.ts";
 import { systemClock } from "../base/clock.ts";
-import { ConflictError, messageOf } from "../base/errors.ts";
+import { ConfigError, ConflictError, messageOf } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
-import { type Service, Supervisor } from "../base/supervisor.ts";
+import type { Stopped } from "../base/stop-signal.ts";
+import type { Service } from "../base/supervisor.ts";
 import type { Database } from "../db/database.ts";
 import type { Tidemill } from "../worker/tidemill.ts";
+import { BoundedRun } from "./bounded-run.ts";
 import { DeadMessages } from "./dead-messages.ts";
 import {
   type KafkaIngestOptions,
@@ -39,7 +41,9 @@ const FORGET_COUNT = 10_000;
  * partition that two of them believe to have is stored by one.
  *
  * Stopping: no message is fetched any more → the transaction under way ends → the groups are told
- * and left. What waits in memory is forgotten; Kafka has it.
+ * and left. What waits in memory is forgotten; Kafka has it. What has not ended after
+ * `drainSeconds`, because a broker says nothing, is left behind: a group then misses its member
+ * after `sessionSeconds`, and messages that were not stored are read by the next.
  */
 export class KafkaIngest implements AsyncDisposable {
   readonly metrics = new KafkaMetrics();
@@ -50,12 +54,13 @@ export class KafkaIngest implements AsyncDisposable {
   readonly #db: Database;
   readonly #lines: readonly TopicLine[];
   readonly #watch: TopicWatch;
-  #supervisor: Supervisor | undefined;
-  #stopping: Promise<void> | undefined;
+  #run: BoundedRun | undefined;
+  #stopping: Promise<Stopped> | undefined;
 
   /** Refuses options that cannot work. Mill and client are the caller's, who closes them after. */
   constructor(mill: Tidemill, client: KafkaClient, options: KafkaIngestOptions) {
     const resolved = resolveIngestOptions(options);
+    requireTopicIds(client, resolved);
     const { db, logger, enqueue, tasksEnqueued } = mill.engine;
     this.#options = resolved;
     this.#logger = logger;
@@ -91,16 +96,17 @@ export class KafkaIngest implements AsyncDisposable {
 
   /** Settles when it has ended; rejects when it could not go on. */
   get finished(): Promise<void> {
-    return this.#supervisor?.finished ?? Promise.resolve();
+    return this.#run?.finished ?? Promise.resolve();
   }
 
   /** Resolves when the topics are there and reading has begun. Refuses to begin without them. */
   async start(): Promise<void> {
-    if (this.#supervisor !== undefined || this.#stopping !== undefined) {
+    if (this.#run !== undefined || this.#stopping !== undefined) {
       throw new ConflictError("this ingest was started before; make another");
     }
     await this.#watch.ensureAll();
-    this.#supervisor = new Supervisor([this.#retention(), this.#topics()]);
+    if (this.#isStopping) return;
+    this.#run = new BoundedRun([this.#retention(), this.#topics()]);
   }
 
   status(): TopicStatus[] {
@@ -111,21 +117,33 @@ export class KafkaIngest implements AsyncDisposable {
     }));
   }
 
-  async stop(): Promise<void> {
+  /** Takes `drainSeconds` at most, and tells how many messages were being stored even then. */
+  async stop(): Promise<Stopped> {
     this.#stopping ??= this.#stop();
-    await this.#stopping;
+    return await this.#stopping;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
   }
 
-  async #stop(): Promise<void> {
-    try {
-      await this.#supervisor?.stop();
-    } finally {
-      await this.#db.close();
+  /** Asked for while it was waited for the topics. */
+  get #isStopping(): boolean {
+    return this.#stopping !== undefined;
+  }
+
+  async #stop(): Promise<Stopped> {
+    const { drainSeconds } = this.#options;
+    const isOver = (await this.#run?.stop(drainSeconds * 1_000, systemClock)) ?? true;
+    const closing = this.#db.close();
+    if (isOver) {
+      await closing;
+      return { givenBack: 0 };
     }
+    closing.catch(() => {}); // When its transactions have ended.
+    const givenBack = this.#lines.reduce((sum, line) => sum + line.storing, 0);
+    this.#logger.warn({ messages: givenBack }, "a Kafka ingest outlived the drain and is left");
+    return { givenBack };
   }
 
   /** All at once: a stop takes as long as the slowest of them. */
@@ -151,4 +169,17 @@ export class KafkaIngest implements AsyncDisposable {
       run: (signal) => runLoop(turn, { clock: systemClock, bell: new Bell(), onFailure }, signal),
     };
   }
+}
+
+/** Without them the offsets of an old topic would be taken for those of a new one. */
+function requireTopicIds(
+  { knowsTopicIds }: KafkaClient,
+  { allowUnnoticedRecreation }: ResolvedIngestOptions,
+): void {
+  if (knowsTopicIds || allowUnnoticedRecreation) return;
+  throw new ConfigError(
+    "this client of Kafka cannot tell a topic that was made again from the old one, whose " +
+      "offset would skip its first messages: use @platformatic/kafka, or set " +
+      "allowUnnoticedRecreation if no topic is ever made again under its name",
+  );
 }

@@ -1,5 +1,6 @@
 import { InvalidInputError } from "../base/errors.ts";
 import { refuseUnknown } from "../base/options.ts";
+import { readTrace } from "../base/trace-context.ts";
 import { storeOf } from "../consumers/batch-tx.ts";
 import {
   type Consumer,
@@ -74,8 +75,21 @@ function toMessage(
       header("tidemill-event-id", event.id),
       header("tidemill-event-type", event.type),
       header("tidemill-event-position", String(event.position)),
+      ...traceHeaders(event),
     ],
   };
+}
+
+/** Of an event that says so: the trace is in its metadata, or its trace id is one as it stands. */
+function traceHeaders({ traceId, metadata = {} }: PersistedEvent): OutgoingMessage["headers"] {
+  const { traceparent, tracestate } = metadata;
+  const said = readTrace(traceparent, tracestate);
+  const { traceParent, traceState } =
+    said.traceParent === undefined ? readTrace(traceId, undefined) : said;
+  return [
+    ...(traceParent === undefined ? [] : [header("traceparent", traceParent)]),
+    ...(traceState === undefined ? [] : [header("tracestate", traceState)]),
+  ];
 }
 
 /** The payload as it was written, if it is JSON. */

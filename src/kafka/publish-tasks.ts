@@ -30,6 +30,8 @@ export interface PublishTasksOptions {
    * over. Defaults to 15.
    */
   readonly holdSeconds?: number;
+  /** How long a stop waits for what is being published. Defaults to 30. */
+  readonly drainSeconds?: number;
 }
 
 export interface ResolvedPublishTasks {
@@ -42,6 +44,7 @@ export interface ResolvedPublishTasks {
   readonly batchTasks: number;
   readonly batchBytes: number;
   readonly holdSeconds: number;
+  readonly drainSeconds: number;
 }
 
 const KNOWN = [
@@ -54,11 +57,13 @@ const KNOWN = [
   "batchTasks",
   "batchBytes",
   "holdSeconds",
+  "drainSeconds",
 ];
 const NAME_BYTES_MAX = 200;
 const COUNT_RANGE = { min: 1, max: 10_000, integer: true };
 const BYTES_RANGE = { min: 1_024, max: 256 * 1024 * 1024, integer: true };
 const HOLD_RANGE = { min: 1, max: 600 };
+const DRAIN_RANGE = { min: 0, max: 3_600 };
 
 /** Applies defaults and refuses nonsense. */
 export function resolvePublishTasks(options: PublishTasksOptions): ResolvedPublishTasks {
@@ -73,7 +78,8 @@ export function resolvePublishTasks(options: PublishTasksOptions): ResolvedPubli
     throw new ConfigError("queues must be a list of names; leave it out for all of them");
   }
   for (const queue of queues ?? []) requireText("queues", queue, NAME_BYTES_MAX);
-  const { batchTasks = 1_000, batchBytes = 4 * 1024 * 1024, holdSeconds = 15 } = given;
+  const { batchTasks = 1_000, batchBytes = 4 * 1024 * 1024 } = given;
+  const { holdSeconds = 15, drainSeconds = 30 } = given;
   return {
     name,
     topic,
@@ -84,6 +90,7 @@ export function resolvePublishTasks(options: PublishTasksOptions): ResolvedPubli
     batchTasks: requireNumber("batchTasks", batchTasks, COUNT_RANGE),
     batchBytes: requireNumber("batchBytes", batchBytes, BYTES_RANGE),
     holdSeconds: requireNumber("holdSeconds", holdSeconds, HOLD_RANGE),
+    drainSeconds: requireNumber("drainSeconds", drainSeconds, DRAIN_RANGE),
   };
 }
 

@@ -82,12 +82,18 @@ export interface Membership {
  * PostgreSQL, and every batch says what was asked for.
  */
 export interface KafkaSource {
+  /**
+   * Whether the ids of topics are Kafka's own, and fetches name them: only so a topic that was made
+   * again is never taken for the old one.
+   */
+  readonly knowsTopicIds: boolean;
   /** Those that exist. */
   describeTopics(topics: readonly string[]): Promise<ReadonlyMap<string, TopicDescription>>;
   /** One that somebody else made meanwhile is no failure. */
   createTopics(topics: readonly NewTopic[]): Promise<void>;
   listOffsets(topic: string, partitions: number): Promise<readonly OffsetRange[]>;
   join(subscription: Subscription): Promise<Membership>;
+  /** When nothing uses it any more. Does not wait for long for a broker that says nothing. */
   close(): Promise<void>;
 }
 

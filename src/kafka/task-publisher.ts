@@ -4,12 +4,14 @@ import { systemClock } from "../base/clock.ts";
 import { ConfigError, ConflictError, messageOf, NotFoundError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
-import { type Service, Supervisor } from "../base/supervisor.ts";
+import type { Stopped } from "../base/stop-signal.ts";
+import type { Service } from "../base/supervisor.ts";
 import { uuidv7 } from "../base/uuid.ts";
 import { readFrontierHolders } from "../consumers/sql/frontier.ts";
 import type { Connection, Database } from "../db/database.ts";
 import { isUnavailable } from "../db/sqlstate.ts";
 import type { Tidemill } from "../worker/tidemill.ts";
+import { BoundedRun } from "./bounded-run.ts";
 import { toEndedTask } from "./ended-task.ts";
 import {
   type PublishTasksOptions,
@@ -61,7 +63,8 @@ class HoldLost extends Error {}
  *
  * When the process dies while it holds, the hold ends after `holdSeconds`, and whoever takes it
  * publishes again what was intended: everything behind the position, in the same order, under the
- * same positions. docs/adr/0023-kafka-outbox.md has every line of it.
+ * same positions. The same happens, at once, when it stops and a broker does not answer for
+ * `drainSeconds`. docs/adr/0023-kafka-outbox.md has every line of it.
  */
 export class KafkaTaskPublisher implements AsyncDisposable {
   readonly metrics = new TaskPublisherMetrics();
@@ -79,8 +82,9 @@ export class KafkaTaskPublisher implements AsyncDisposable {
   #hold: Hold | undefined;
   #quietTurns = 0;
   #alarmedAtMs = -Infinity;
-  #supervisor: Supervisor | undefined;
-  #stopped: Promise<void> | undefined;
+  #underWay = 0;
+  #run: BoundedRun | undefined;
+  #stopped: Promise<Stopped> | undefined;
 
   /** Refuses options that cannot work. Mill and client are the caller's, who closes them after. */
   constructor(mill: Tidemill, client: KafkaClient, options: PublishTasksOptions) {
@@ -97,7 +101,7 @@ export class KafkaTaskPublisher implements AsyncDisposable {
 
   /** Settles when it has ended; rejects when it could not go on. */
   get finished(): Promise<void> {
-    return this.#supervisor?.finished ?? Promise.resolve();
+    return this.#run?.finished ?? Promise.resolve();
   }
 
   /**
@@ -105,33 +109,45 @@ export class KafkaTaskPublisher implements AsyncDisposable {
    * begin without its topic; a broker that is away is waited for.
    */
   async start(): Promise<void> {
-    if (this.#supervisor !== undefined || this.#stopped !== undefined) {
+    if (this.#run !== undefined || this.#stopped !== undefined) {
       throw new ConflictError("this publisher was started before; make another");
     }
     await this.#requireTopic();
     const { signal } = this.#stopping;
     await betweenEnds(() => registerPublication(this.#db, this.#options), signal);
     if (signal.aborted) return;
-    this.#supervisor = new Supervisor([this.#renewer(), this.#publisher()]);
+    this.#run = new BoundedRun([this.#renewer(), this.#publisher()]);
   }
 
-  /** What is being published is published, and another process may take over at once. */
-  async stop(): Promise<void> {
+  /**
+   * What is being published is published, within `drainSeconds`; else it tells how many ends
+   * another process publishes again. That one may take over at once.
+   */
+  async stop(): Promise<Stopped> {
     this.#stopping.abort();
     this.#stopped ??= this.#stop();
-    await this.#stopped;
+    return await this.#stopped;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
   }
 
-  async #stop(): Promise<void> {
-    await this.#supervisor?.stop().catch(() => {}); // Why it could not go on is told by `finished`.
+  async #stop(): Promise<Stopped> {
+    const { name, drainSeconds } = this.#options;
+    const isOver = (await this.#run?.stop(drainSeconds * 1_000, systemClock)) ?? true;
+    const givenBack = isOver ? 0 : this.#underWay;
     const hold = this.#hold;
     if (hold !== undefined) await releaseHold(this.#db, hold).catch(() => {});
     this.#forget();
-    await this.#db.close();
+    const closing = this.#db.close();
+    if (isOver) await closing;
+    else {
+      closing.catch(() => {}); // When its statements have been answered.
+      const fields = { publication: name, tasks: givenBack };
+      this.#logger.warn(fields, "a Kafka publisher outlived the drain and is left");
+    }
+    return { givenBack };
   }
 
   async #requireTopic(): Promise<void> {
@@ -171,7 +187,12 @@ export class KafkaTaskPublisher implements AsyncDisposable {
     const rows = await this.#ends.read(connection, hold.position);
     const last = rows.at(-1);
     if (last === undefined) return await this.#rest(connection);
-    await this.#publish(connection, hold, rows, BigInt(last.position));
+    this.#underWay = rows.length;
+    try {
+      await this.#publish(connection, hold, rows, BigInt(last.position));
+    } finally {
+      this.#underWay = 0;
+    }
     this.#quietTurns = 0;
     return "again";
   }

@@ -76,6 +76,7 @@ export class TopicLine {
   readonly #lookBell = new Bell();
   #isFull = false;
   #told = new Map<number, bigint>();
+  #underWay = 0;
   #storing: Promise<void> | undefined;
 
   constructor(topic: ResolvedIngestTopic, context: TopicLineContext) {
@@ -90,6 +91,11 @@ export class TopicLine {
 
   get buffered(): number {
     return this.#book.count;
+  }
+
+  /** Messages whose transaction is under way, or about to be. */
+  get storing(): number {
+    return this.#underWay;
   }
 
   /** The partitions that are read here now. */
@@ -291,6 +297,7 @@ export class TopicLine {
   async #store(ref: TopicRef, parts: readonly Part<Note>[]): Promise<void> {
     const { store, clock, metrics, logger, onStored } = this.#context;
     const begunMs = clock.now();
+    this.#underWay = parts.reduce((sum, { messages }) => sum + messages.length, 0);
     try {
       const stored = await store.store(ref, this.#topic, parts);
       this.#book.settle(parts);
@@ -306,6 +313,8 @@ export class TopicLine {
       for (const { partition } of parts) {
         if (this.#assigned.has(partition)) this.#unplaced.add(partition);
       }
+    } finally {
+      this.#underWay = 0;
     }
   }
 

@@ -126,7 +126,17 @@ export class Broker {
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     const exited = once(child, "exit");
     child.kill(signal);
+    child.kill("SIGCONT"); // One that is frozen would not hear it.
     await exited;
+  }
+
+  /** It takes what is sent and answers nothing, until it is woken. */
+  freeze(): void {
+    this.#child?.kill("SIGSTOP");
+  }
+
+  wake(): void {
+    this.#child?.kill("SIGCONT");
   }
 
   async close(): Promise<void> {

@@ -128,6 +128,8 @@ describe("an ingest", () => {
     await here.produce("normal", 100);
     await here.expectExactly(100);
     await admin.deleteTopics({ topics: [topic] });
+    // The broker hears of it a moment later, and takes messages for the old one until then.
+    await eventually(async () => expect(await admin.listTopics()).not.toContain(topic));
     await eventually(() => here.client.createTopics([{ topic, partitions: 1, replicas: 1 }]));
     await eventually(() => here.produce("normal", 150, 100));
     await here.expectExactly(250);
@@ -136,6 +138,15 @@ describe("an ingest", () => {
       [topic],
     );
     expect(rows).toEqual([{ next_offset: "100" }, { next_offset: "150" }]);
+  });
+
+  it("is refused through a client that would not notice that, unless allowed to", async () => {
+    const here = await scene(used.broker, { client: "kafkajs", partitions: 1 });
+    await expect(here.ingest({ allowUnnoticedRecreation: false })).rejects.toMatchObject({
+      code: "TM_CONFIG",
+      message: expect.stringContaining("set allowUnnoticedRecreation") as string,
+    });
+    await (await here.ingest()).stop();
   });
 
   it("reads partitions that were added, from their beginning", async () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { queue } from "../../src/index.ts";
 import { eventually } from "../support/eventually.ts";
 import { type ClientName, scene, used } from "./scene.ts";
+import { committedOf } from "./topics.ts";
 
 describe.each<ClientName>(["platformatic", "kafkajs"])("an ingest through %s", (client) => {
   it("makes one task of each message, with the priority of its topic", async () => {
@@ -24,6 +25,8 @@ describe.each<ClientName>(["platformatic", "kafkajs"])("an ingest through %s", (
       expect(statuses).toHaveLength(9);
       expect(statuses.every(({ lag }) => lag === 0n)).toBe(true);
     });
+    // For tools that show the lag of groups.
+    await eventually(async () => expect(await committedOf(here, low.topic)).toBe(count));
   });
 
   it("divides partitions among members that come and go, each message stored once", async () => {

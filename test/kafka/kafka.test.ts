@@ -4,9 +4,10 @@ import "./dead-messages.cases.ts";
 import "./faults.cases.ts";
 import "./ingest.cases.ts";
 import "./messages.cases.ts";
-import "./outage.cases.ts";
 import "./outbox.cases.ts";
 import "./refusals.cases.ts";
+import "./restarts.cases.ts";
+import "./stops.cases.ts";
 import { useBroker } from "./scene.ts";
 
 useBroker();

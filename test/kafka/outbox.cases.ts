@@ -8,8 +8,11 @@ import {
   type PublishTasksOptions,
   removeTaskPublication,
 } from "../../src/kafka/index.ts";
+import { startNode } from "../integration/cli/cli.ts";
 import { onCleanup, type TestDatabase } from "../support/database.ts";
+import type { EventsProcessSpec } from "../support/events-process.ts";
 import { eventually } from "../support/eventually.ts";
+import { program } from "../support/programs.ts";
 import { endBySql, firstAppearances, idOf } from "./ends.ts";
 import { type KafkaProcess, startProcess } from "./processes.ts";
 import { type ClientName, type Scene, scene, used } from "./scene.ts";
@@ -291,5 +294,58 @@ describe("ends of tasks", () => {
     const byKey = firstAppearances(messages);
     expect([...byKey.values()].flat()).toHaveLength(last);
     for (const ids of byKey.values()) expect(ids).toEqual(ids.toSorted((a, b) => a - b));
+  });
+});
+
+describe("events", () => {
+  it("are lost by no crash of their publisher, are in order, and tell their trace", async () => {
+    const here = await outbox();
+    const { mill, broker, topic } = here;
+    const { pool, url } = here.database;
+    const spec: EventsProcessSpec = { url, broker: broker.address, topic };
+    const start = (): ReturnType<typeof startNode> =>
+      startNode([program("test/support/events-process.ts"), JSON.stringify(spec)]);
+    const traceparent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
+    const append = async (from: number, to: number): Promise<void> => {
+      for (let n = from; n < to; n += 1) {
+        const trace =
+          n % 2 === 0
+            ? { metadata: { traceparent, tracestate: "a=b" } }
+            : { traceId: traceparent, metadata: { traceparent: "nonsense" } };
+        const event = { type: "Counted", data: { n }, ...trace };
+        await mill.append({ type: "Order", id: String(n % 3) }, [event]);
+      }
+    };
+    const victim = start();
+    await append(0, 30);
+    await eventually(() => mill.waitFor("to_kafka", { position: 30n }));
+    broker.freeze();
+    onCleanup(async () => broker.wake());
+    await append(30, 60);
+    // A batch is open, and waits for an answer.
+    const waiting = `SELECT FROM pg_stat_activity
+                      WHERE datname = current_database() AND state = 'idle in transaction'
+                        AND state_change < clock_timestamp() - INTERVAL '0.1 second'`;
+    await eventually(async () => expect((await pool.query(waiting)).rowCount).toBe(1));
+    victim.child.kill("SIGKILL");
+    await victim.ended;
+    broker.wake();
+    await append(60, 90);
+    start();
+    const position = "tidemill-event-position";
+    const messages = await readTopic(here, topic, (some) => {
+      return new Set(some.map((one) => headersOf(one)[position])).size === 90;
+    });
+    const numberOf = ({ value }: KafkaMessage): number =>
+      (JSON.parse(String(value)) as { data: { n: number } }).data.n;
+    const byKey = firstAppearances(messages, numberOf);
+    for (const key of [0, 1, 2]) {
+      const inOrder = Array.from({ length: 30 }, (_, at) => at * 3 + key);
+      expect(byKey.get(String(key))).toEqual(inOrder);
+    }
+    for (const one of messages) {
+      const { traceparent: parent, tracestate: state } = headersOf(one);
+      expect([parent, state]).toEqual([traceparent, numberOf(one) % 2 === 0 ? "a=b" : undefined]);
+    }
   });
 });

@@ -12,6 +12,7 @@ import type { Scene } from "./scene.ts";
 export interface KafkaProcess {
   kill(signal: "SIGKILL" | "SIGTERM"): Promise<number | null>;
   readonly log: () => string;
+  readonly exitCode: () => number | null;
 }
 
 const BEGUN = { ingest: '"ingesting"', publish: '"publishing"' };
@@ -43,5 +44,5 @@ export async function startProcess(
   };
   onCleanup(() => kill("SIGKILL"));
   await eventually(() => expect(log).toContain(BEGUN[part]));
-  return { kill, log: () => log };
+  return { kill, log: () => log, exitCode: () => child.exitCode };
 }

@@ -37,10 +37,10 @@ export async function readTopic(
 export const headersOf = (message: KafkaMessage): Record<string, string> =>
   Object.fromEntries(message.headers.map(({ name, value }) => [name, value.toString()]));
 
-async function withAdmin(here: Scene, work: (admin: Admin) => Promise<unknown>): Promise<void> {
+async function withAdmin<T>(here: Scene, work: (admin: Admin) => Promise<T>): Promise<T> {
   const admin = new Admin({ clientId: "test", bootstrapBrokers: [here.broker.address] });
   try {
-    await work(admin);
+    return await work(admin);
   } finally {
     await admin.close();
   }
@@ -50,6 +50,14 @@ async function withAdmin(here: Scene, work: (admin: Admin) => Promise<unknown>):
 export async function removeBefore(here: Scene, topic: string, offset: bigint): Promise<void> {
   const topics = [{ name: topic, partitions: [{ partition: 0, offset }] }];
   await withAdmin(here, (admin) => admin.deleteRecords({ topics }));
+}
+
+/** What the group of an ingest was told, all partitions of the topic together. */
+export async function committedOf(here: Scene, topic: string): Promise<number> {
+  const groups = [`tidemill.${topic}`];
+  const found = await withAdmin(here, (admin) => admin.listConsumerGroupOffsets({ groups }));
+  const partitions = found.flatMap(({ topics }) => topics).flatMap((one) => one.partitions);
+  return partitions.reduce((sum, { committedOffset }) => sum + Number(committedOffset), 0);
 }
 
 /** A topic of one partition that takes no larger batches of its log. */

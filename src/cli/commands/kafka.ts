@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { refuseUnknown } from "../../base/options.ts";
-import { stopSignal } from "../../base/stop-signal.ts";
+import { type Stoppable, stopSignal } from "../../base/stop-signal.ts";
 import { Supervisor } from "../../base/supervisor.ts";
 import { VERSION } from "../../base/version.ts";
 import { connectKafka } from "../../kafka/connect.ts";
@@ -15,6 +15,7 @@ import { readJson } from "../serve/files.ts";
 import { serveLogger } from "../serve/log.ts";
 import { Redactor } from "../serve/redactor.ts";
 import type { LogLevel, Place } from "../serve/settings.ts";
+import { runUntilStopped } from "../serve/until-stopped.ts";
 
 export interface KafkaFlags extends GlobalFlags {
   readonly config: string;
@@ -23,16 +24,16 @@ export interface KafkaFlags extends GlobalFlags {
 }
 
 /** An ingest, or a publisher. */
-export interface KafkaProgram extends AsyncDisposable {
+export interface KafkaProgram extends Stoppable, AsyncDisposable {
   readonly metrics: { text(): string };
-  readonly finished: Promise<void>;
   start(): Promise<void>;
-  stop(): Promise<void>;
 }
 
 export interface KafkaProgramParts {
   /** What its options are called in the configuration. */
   readonly part: string;
+  /** How the log calls it. */
+  readonly name: string;
   /** What the log says when it has begun. */
   readonly begun: string;
   readonly make: (mill: Tidemill, client: KafkaClient, options: object) => KafkaProgram;
@@ -42,7 +43,7 @@ export interface KafkaProgramParts {
 const POOL_SIZE = 3;
 const METRICS_PORT = 9_464;
 
-/** Until a signal, and then until what is under way has ended; or until it cannot go on. */
+/** Until a signal, then it drains; or until it cannot go on. A second signal ends it at once. */
 export async function runKafka(flags: KafkaFlags, parts: KafkaProgramParts): Promise<void> {
   const url = requireDatabaseUrl(flags);
   const { kafka, options } = readConfig(flags.config, parts.part);
@@ -59,18 +60,22 @@ export async function runKafka(flags: KafkaFlags, parts: KafkaProgramParts): Pro
     try {
       await using running = parts.make(mill, client, options);
       await using _metrics = await serveMetrics(flags.metrics, mill, running);
-      await running.start();
-      logger.info({ version: VERSION, brokers: kafka.brokers }, parts.begun);
-      if (!signal.aborted) await Promise.race([once(signal, "abort"), running.finished]);
-      logger.info({}, "draining");
-      await running.stop();
+      // Whoever asks for a stop does not wait for a broker that is not there yet.
+      await Promise.race([running.start(), asked(signal)]);
+      if (!signal.aborted) logger.info({ version: VERSION, brokers: kafka.brokers }, parts.begun);
+      await runUntilStopped(running, { name: parts.name, logger, signal });
     } finally {
       await client.close();
     }
-    logger.info({}, "stopped");
   } finally {
     release();
   }
+  // A client may hold on to a broker that hangs, and so keep the process.
+  process.exit();
+}
+
+async function asked(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, "abort");
 }
 
 interface KafkaConfig {

@@ -1,7 +1,8 @@
 import type { Admin, Kafka, SASLOptions } from "kafkajs";
+import { systemClock, withinMs } from "../../base/clock.ts";
 import { UnavailableError } from "../../base/errors.ts";
 import { uuidOf } from "../../base/uuid.ts";
-import { quietly, unavailable } from "../client-errors.ts";
+import { GOODBYE_MS, quietly, unavailable } from "../client-errors.ts";
 import type { KafkaSaslOptions, ResolvedKafkaOptions } from "../connect-options.ts";
 import { Publishing } from "../publishing.ts";
 import type {
@@ -21,10 +22,12 @@ const RETRY = { retries: 3, initialRetryTime: 200, maxRetryTime: 2_000 };
 const CONNECT_MS = 5_000;
 
 /**
- * Kafka through `kafkajs`, which must be installed. It knows no ids of topics, so offsets are
- * stored under one made of the name: a topic that was made again is not noticed.
+ * Kafka through `kafkajs`, which must be installed. It knows no ids of topics and fetches by name,
+ * so offsets are stored under an id made of the name: a topic that was made again is not noticed.
+ * To ask for ids beside it would not help: between question and fetch the topic may be another one.
  */
 export class KafkaJsClient implements KafkaClient {
+  readonly knowsTopicIds = false;
   readonly #kafka: Kafka;
   readonly #transport: KafkaJsTransport;
   readonly #publishing: Publishing;
@@ -138,9 +141,9 @@ export class KafkaJsClient implements KafkaClient {
   }
 
   async close(): Promise<void> {
-    await this.#publishing.idle;
-    await this.#transport.close();
-    await quietly(async () => await (await this.#admin)?.disconnect());
+    await withinMs(this.#publishing.idle, GOODBYE_MS, systemClock);
+    const leaving = quietly(async () => await (await this.#admin)?.disconnect());
+    await withinMs(Promise.all([this.#transport.close(), leaving]), GOODBYE_MS, systemClock);
   }
 
   #adminClient(): Promise<Admin> {

@@ -1,7 +1,7 @@
 import type { Admin, BaseOptions } from "@platformatic/kafka";
-import { systemClock } from "../../base/clock.ts";
+import { systemClock, withinMs } from "../../base/clock.ts";
 import { UnavailableError } from "../../base/errors.ts";
-import { describeError, quietly, unavailable } from "../client-errors.ts";
+import { describeError, GOODBYE_MS, quietly, unavailable } from "../client-errors.ts";
 import type { ResolvedKafkaOptions } from "../connect-options.ts";
 import { Publishing } from "../publishing.ts";
 import type {
@@ -27,6 +27,7 @@ const LATEST = -1n;
 
 /** Kafka through `@platformatic/kafka`, which must be installed. */
 export class PlatformaticClient implements KafkaClient {
+  readonly knowsTopicIds = true;
   readonly #package: Package;
   readonly #options: BaseOptions;
   readonly #transport: PlatformaticTransport;
@@ -124,9 +125,9 @@ export class PlatformaticClient implements KafkaClient {
   }
 
   async close(): Promise<void> {
-    await this.#publishing.idle;
-    await this.#transport.close();
-    await quietly(() => this.#admin?.close());
+    await withinMs(this.#publishing.idle, GOODBYE_MS, systemClock);
+    const goodbyes = [this.#transport.close(), quietly(() => this.#admin?.close())];
+    await withinMs(Promise.all(goodbyes), GOODBYE_MS, systemClock);
   }
 
   #adminClient(): Admin {
