@@ -15,6 +15,10 @@ const instants = new Intl.DateTimeFormat("en", {
 export const formatCount = (count: number | bigint | string): string =>
   counts.format(typeof count === "string" ? BigInt(count) : count);
 
+/** Of what is counted up to a bound only. */
+export const formatCut = (count: number, isCut = false): string =>
+  `${formatCount(count)}${isCut ? " or more" : ""}`;
+
 /** 12,345 as 12.3K, where there is little room. */
 export const formatShort = (count: number): string => short.format(count);
 
@@ -59,8 +63,12 @@ export function formatBytes(bytes: number): string {
   return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${units[power]}`;
 }
 
-/** Ids of workers are long, and told apart by their end. */
-export const shortId = (id: string): string => (id.length > 12 ? id.slice(-8) : id);
+/** Enough of a worker's id to tell workers apart, as the command line shortens it. */
+export const shortId = (id: string): string => id.slice(0, 8);
 
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${formatCount(count)} ${count === 1 ? one : many}`;
+
+/** "10,000 or more events", of what is counted up to a bound only. */
+export const pluralCut = (count: number, isCut: boolean, one: string): string =>
+  `${formatCut(count, isCut)} ${count === 1 ? one : `${one}s`}`;

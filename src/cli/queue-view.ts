@@ -1,7 +1,7 @@
 import type { Limits, Rate } from "../tasks/limits.ts";
 import type { QueueView } from "../tasks/queue-admin.ts";
 import { colors } from "./output.ts";
-import { type Column, formatCount, formatSeconds, tableLines } from "./table.ts";
+import { type Column, formatCount, formatCut, formatSeconds, tableLines } from "./table.ts";
 import { shown } from "./text.ts";
 
 /** A line each. Columns that would say nothing are left out. */
@@ -13,7 +13,7 @@ export function queueLines(queues: readonly QueueView[]): string[] {
     { title: "RUNNING", value: (one) => formatCount(one.running), align: "right" },
     {
       title: "DEAD",
-      value: (one) => (one.dead === 0 ? "-" : formatCount(one.dead)),
+      value: (one) => (one.dead === 0 ? "-" : formatCut(one.dead, one.isDeadCut)),
       align: "right",
       paint: (text, one) => (one.dead === 0 ? text : colors.red(text)),
     },

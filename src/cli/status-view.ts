@@ -3,7 +3,14 @@ import type { QueueView } from "../tasks/queue-admin.ts";
 import { oneLine } from "./errors.ts";
 import { colors } from "./output.ts";
 import { queueLines } from "./queue-view.ts";
-import { type Column, formatCount, formatSeconds, shortId, tableLines } from "./table.ts";
+import {
+  type Column,
+  formatCount,
+  formatCut,
+  formatSeconds,
+  shortId,
+  tableLines,
+} from "./table.ts";
 
 const STACK_LINES_MAX = 8;
 const QUERY_CHARS_MAX = 60;
@@ -71,12 +78,16 @@ export function consumerLines(consumers: readonly ConsumerStatus[]): string[] {
     { title: "STATE", value: (one) => one.state, paint: paintState },
     { title: "CHECKPOINT", value: (one) => formatCount(one.checkpoint), align: "right" },
     { title: "LAG", value: (one) => formatCount(one.lag), align: "right" },
-    { title: "PARKED", value: (one) => String(one.parkedEvents || "-"), align: "right" },
+    { title: "PARKED", value: parkedOf, align: "right" },
     { title: "WORKER", value: (one) => shortId(one.workerId) },
     { title: "REASON", value: (one) => oneLine(one.reason ?? "") },
   ];
   const hasReasons = consumers.some((one) => one.reason !== undefined);
   return ["", ...tableLines(consumers, hasReasons ? columns : columns.slice(0, -1))];
+}
+
+function parkedOf({ parkedEvents, isParkedCut }: ConsumerStatus): string {
+  return parkedEvents === 0 ? "-" : formatCut(parkedEvents, isParkedCut);
 }
 
 function paintState(text: string, { state }: ConsumerStatus): string {
@@ -108,10 +119,11 @@ function quarantineLines({ name, poison }: ConsumerStatus): string[] {
 function parkedLines(consumers: readonly ConsumerStatus[]): string[] {
   return consumers
     .filter((one) => one.parkedStreams > 0)
-    .flatMap(({ name, parkedStreams, parkedEvents }) => [
+    .flatMap(({ name, parkedStreams, parkedEvents, isParkedCut }) => [
       "",
-      `${colors.yellow("Parked:")} ${colors.bold(name)} set aside ${formatCount(parkedEvents)} ` +
-        `event(s) of ${formatCount(parkedStreams)} stream(s)`,
+      `${colors.yellow("Parked:")} ${colors.bold(name)} set aside ` +
+        `${formatCut(parkedEvents, isParkedCut)} event(s) of ` +
+        `${formatCut(parkedStreams, isParkedCut && parkedStreams === parkedEvents)} stream(s)`,
       `  Fix the handler, then replay them in order: tidemill consumer resume ${name}`,
     ]);
 }

@@ -34,6 +34,11 @@ export function formatCount(count: bigint | number): string {
   return count.toLocaleString("en-US");
 }
 
+/** Of what is counted up to a bound only. */
+export function formatCut(count: number, isCut: boolean): string {
+  return `${formatCount(count)}${isCut ? " or more" : ""}`;
+}
+
 export function formatSeconds(seconds: number): string {
   if (seconds < 0.95) return `${Math.round(seconds * 10) / 10} s`;
   if (seconds < 120) return `${Math.round(seconds)} s`;
@@ -42,7 +47,10 @@ export function formatSeconds(seconds: number): string {
   return `${Math.round(seconds / 86_400)} d`;
 }
 
-/** Enough of a worker's id to tell workers apart. */
+/**
+ * Enough of a worker's id to tell workers apart: it is random. The beginning, which a person may
+ * type; the dashboard shortens it likewise.
+ */
 export function shortId(id: string | undefined): string {
   return id === undefined ? "-" : id.slice(0, 8);
 }

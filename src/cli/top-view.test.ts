@@ -12,6 +12,7 @@ const queue = (name: string, depth: number): QueueView => ({
   depths: { 5: depth },
   running: 1,
   dead: 0,
+  isDeadCut: false,
   oldestPendingSeconds: 3,
 });
 
@@ -31,6 +32,7 @@ const status = (latest: bigint, checkpoint: bigint): Status => ({
       poison: undefined,
       parkedStreams: 0,
       parkedEvents: 0,
+      isParkedCut: false,
     },
   ],
   openGaps: { positions: [], holders: [] },

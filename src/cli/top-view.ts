@@ -2,7 +2,14 @@ import type { ConsumerStatus, Status, WorkerStatus } from "../consumers/status.t
 import type { QueueView } from "../tasks/queue-admin.ts";
 import { colors } from "./output.ts";
 import { depthOf } from "./queue-view.ts";
-import { type Column, formatCount, formatSeconds, shortId, tableLines } from "./table.ts";
+import {
+  type Column,
+  formatCount,
+  formatCut,
+  formatSeconds,
+  shortId,
+  tableLines,
+} from "./table.ts";
 
 /** The cluster at one instant. */
 export interface Moment {
@@ -151,7 +158,7 @@ function queueLines(queues: readonly QueueView[], rates: Rates): string[] {
     { title: "OLDEST", value: oldestOf, align: "right" },
     {
       title: "DEAD",
-      value: (one) => (one.dead === 0 ? "-" : formatCount(one.dead)),
+      value: (one) => (one.dead === 0 ? "-" : formatCut(one.dead, one.isDeadCut)),
       align: "right",
       paint: (text, one) => (one.dead === 0 ? text : colors.red(text)),
     },

@@ -56,6 +56,11 @@ export function actSuite(at: () => Place): void {
         if (calls > 1) await seen.opened;
         await route.continue();
       });
+      // Acts are followed: all that is shown is fetched again, but not what the bar is part of.
+      let counts = 0;
+      page.on("request", (request) => {
+        if (/\/dead-letters\/count/.test(request.url())) counts += 1;
+      });
       bank.isOpen = true;
       const dialog = page.getByRole("dialog");
       await dialog.getByRole("button", { name: "Redrive" }).click();
@@ -63,7 +68,7 @@ export function actSuite(at: () => Place): void {
       await dialog.getByRole("button", { name: "Stop here" }).waitFor();
       seen.open();
       await page.getByText("Nothing like that.").waitFor();
-      expect(calls).toBe(2);
+      expect({ calls, counts }).toEqual({ calls: 2, counts: 0 });
       expect((await shop.mill.deadLetters.count({ kind: "bulk" }, 1)).count).toBe(0);
     });
   });

@@ -1,5 +1,4 @@
 import { readdir, readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
@@ -8,12 +7,14 @@ import { ApiKeyAdmin } from "../../src/server/auth/api-key-admin.ts";
 import { ADMIN, OTHER, READER } from "../integration/feed/scene.ts";
 import { eventually } from "../support/eventually.ts";
 import { actSuite } from "./act-suite.ts";
+import { axe, LAYOUT } from "./axe.ts";
 import { buildDashboard } from "./build.ts";
 import { operatorSuite } from "./operator-suite.ts";
 import { pictureSuite } from "./picture-suite.ts";
 import {
   bank,
   hasChromium,
+  letter,
   live,
   menu,
   openBrowser,
@@ -24,10 +25,10 @@ import {
   signIn,
   type Visit,
 } from "./scene.ts";
+import { sightSuite } from "./sight-suite.ts";
 import { troubleSuite } from "./trouble-suite.ts";
 
 const FIRST_LOAD_MAX = 200_000;
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 let folder: string;
 let shop: Shop;
@@ -266,6 +267,7 @@ async function go(page: Page, path: string): Promise<void> {
 }
 
 operatorSuite(() => ({ shop, browser }));
+sightSuite(() => ({ shop, browser }));
 actSuite(() => ({ shop, browser }));
 troubleSuite(() => ({ shop, browser }));
 
@@ -281,17 +283,6 @@ const PAGES = [
   "/audit",
 ];
 
-interface AxeResult {
-  readonly violations: readonly { id: string; nodes: readonly { target: unknown }[] }[];
-}
-
-async function axe(page: Page): Promise<string[]> {
-  const isThere = await page.evaluate<boolean>("'axe' in window");
-  if (!isThere) await page.evaluate(await readFile(AXE, "utf8"));
-  const { violations } = await page.evaluate<AxeResult>("axe.run()");
-  return violations.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes.map((n) => n.target))}`);
-}
-
 describe("for everybody", () => {
   it.each(["light", "dark"] as const)("has no fault that axe finds, in %s", async (colorScheme) => {
     const id = await deadPayment({ order: 4711, lines: [{ sku: "A-1", count: 2 }] });
@@ -303,24 +294,35 @@ describe("for everybody", () => {
     expect(await axe(page)).toEqual([]);
     await signIn(page, shop.url, ADMIN);
     await page.getByText(/tasks? of queue payments died/).waitFor();
-    for (const path of [...PAGES, `/tasks/${id}`]) {
+    const waiting = `/tasks/${await letter(shop)}`;
+    for (const path of [...PAGES, waiting, `/tasks/${id}`]) {
       await go(page, path);
       expect(await axe(page), path).toEqual([]);
     }
     await page.getByRole("button", { name: "Edit and redrive" }).click();
-    expect(await axe(page), "dialog").toEqual([]);
+    expect(await axe(page), "a dialog").toEqual([]);
+    await page.keyboard.press("Escape");
+    await go(page, "/queues");
+    await page.getByRole("button", { name: "Limits of queue letters" }).click();
+    expect(await axe(page), "a dialog with fields").toEqual([]);
     expect(seen.faults).toEqual([]);
   });
 
-  it("fits into 360 pixels", async () => {
+  it("fits into 360 pixels, without a fault that axe finds", async () => {
     const id = await deadPayment({ text: "x".repeat(300) });
     const { page } = await visit(ADMIN, { viewport: { width: 360, height: 740 } });
-    for (const path of [...PAGES, `/tasks/${id}`]) {
+    const waiting = `/tasks/${await letter(shop)}`;
+    for (const path of [...PAGES, waiting, `/tasks/${id}`]) {
       await go(page, path);
       const width = await page.evaluate("document.documentElement.scrollWidth");
       expect(width, path).toBeLessThanOrEqual(360);
+      expect(await axe(page, LAYOUT), path).toEqual([]);
     }
+    await page.getByRole("button", { name: "Edit and redrive" }).click();
+    expect(await axe(page), "a dialog").toEqual([]);
+    await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Menu" }).click();
+    expect(await axe(page), "the menu").toEqual([]);
     await menu(page, "Queues");
     await page.getByRole("heading", { name: "Queues", level: 1 }).waitFor();
   });

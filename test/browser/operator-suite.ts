@@ -3,16 +3,21 @@ import { describe, expect, it } from "vitest";
 import { bucketOf } from "../../src/cluster/ring.ts";
 import { appendOrders, VIEW } from "../integration/consumers/rebuild-scene.ts";
 import { ADMIN } from "../integration/feed/scene.ts";
+import { gate } from "../integration/tasks/scene.ts";
 import { eventually } from "../support/eventually.ts";
 import {
   bank,
   clerk,
   confirm,
+  letter,
+  live,
   menu,
   openVisit,
   type Place,
   post,
+  rowOf,
   signIn,
+  TRACE,
   type Visit,
 } from "./scene.ts";
 
@@ -54,9 +59,9 @@ export function operatorSuite(at: () => Place): void {
     it("see each other's changes within half a second, whatever page they show", async () => {
       const { page, tab, seen } = await visit();
       const second = await secondTab(tab);
-      await menu(second, "Queues");
-      const shown = second.getByRole("row").filter({ hasText: "letters" });
-      await shown.getByText("open").waitFor();
+      await menu(second, "Audit");
+      await second.getByRole("heading", { name: "Audit", level: 1 }).waitFor();
+      await live(second);
       await page.bringToFront();
       await menu(page, "Queues");
       await page.getByRole("button", { name: "Limits of queue letters" }).click();
@@ -66,7 +71,8 @@ export function operatorSuite(at: () => Place): void {
       await dialog.getByRole("button", { name: "Change them" }).click();
       await dialog.getByRole("alert").filter({ hasText: "such as 50 per 1 s" }).waitFor();
       await dialog.getByLabel(/^Starts per time/).fill("50 per 2 s");
-      const seenAt = await shownAt(second, "7 at once, 50 per 2 s");
+      const limited = "limited queue letters (concurrency 7, rate 50 per 2 s)";
+      const seenAt = await shownAt(second, limited);
       const doneAt = await clickAt(page, dialog.getByRole("button", { name: "Change them" }));
       expect((await seenAt()) - doneAt).toBeLessThanOrEqual(SOON_MS);
       const [letters] = (await at().shop.mill.queues.list()).filter(
@@ -74,9 +80,11 @@ export function operatorSuite(at: () => Place): void {
       );
       expect(letters?.limits).toMatchObject({ concurrency: 7, rate: { count: 50, seconds: 2 } });
       await second.bringToFront();
+      await menu(second, "Queues");
+      const row = second.getByRole("row").filter({ hasText: "letters" });
+      await row.getByText("7 at once, 50 per 2 s").waitFor();
       await menu(second, "Audit");
-      const said = second.getByText("limited queue letters (concurrency 7, rate 50 per 2 s)");
-      await said.waitFor();
+      await second.getByText(limited).waitFor();
       await page.bringToFront();
       await page.getByRole("button", { name: "Limits of queue letters" }).click();
       await confirm(page, "Change them", async (open) => {
@@ -84,6 +92,23 @@ export function operatorSuite(at: () => Place): void {
       });
       await second.bringToFront();
       await second.getByText("reset the limits of queue letters").waitFor();
+      expect(seen.faults).toEqual([]);
+    });
+
+    it("see a task that was cancelled, and why, at once", async () => {
+      const id = await letter(at().shop);
+      const { page, tab, seen } = await visit();
+      const second = await secondTab(tab);
+      await menu(second, "Tasks");
+      await rowOf(second, id).getByText("pending").waitFor();
+      await page.bringToFront();
+      await page.goto(`${at().shop.url}/tasks/${id}`);
+      await page.getByRole("button", { name: "Cancel" }).click();
+      await page.getByLabel("Reason (optional)").fill(`${id} is not needed`);
+      const seenAt = await shownAt(second, `${id} is not needed`);
+      const doneAt = await clickAt(page, page.getByRole("button", { name: "Cancel the task" }));
+      expect((await seenAt()) - doneAt).toBeLessThanOrEqual(SOON_MS);
+      await rowOf(second, id).getByText("cancelled").waitFor();
       expect(seen.faults).toEqual([]);
     });
 
@@ -167,7 +192,7 @@ export function operatorSuite(at: () => Place): void {
         .evaluateAll((all) => all.map((one) => one.getBoundingClientRect().width));
       expect((widths[1] ?? 0) / (widths[0] ?? 1)).toBeCloseTo(6, 0);
       const { mill } = at().shop;
-      const died = "0195a1b2-0000-7000-8000-0000deadbeef";
+      const died = "deadbeef-0000-4000-8000-000000004711";
       await mill.engine.db.query({
         name: "a_death",
         text: `INSERT INTO {schema}.worker_info
@@ -268,9 +293,20 @@ export function operatorSuite(at: () => Place): void {
       const error = "letter # is torn <script>";
       const row = page.getByRole("row").filter({ hasText: error });
       await row.getByText("of 2 streams").waitFor();
-      await page.getByLabel(`Select ${error} of letters_out`).check();
+      const select = page.getByLabel(`Select ${error} of letters_out`);
+      const replay = page.getByRole("button", { name: "Replay" });
+      // Those that fail again can be selected again, although there are as many as before.
+      const office = gate();
+      post.opened = office.opened;
+      await select.check();
+      await replay.click();
+      await confirm(page, "Replay");
+      await row.getByText("replaying").first().waitFor();
+      office.open();
+      await row.getByText("replaying").waitFor({ state: "detached" });
+      await select.check();
       post.canRead = true;
-      await page.getByRole("button", { name: "Replay" }).click();
+      await replay.click();
       await confirm(page, "Replay", (dialog) =>
         dialog.getByLabel("Reason (optional)").fill("glue"),
       );
@@ -293,6 +329,9 @@ export function operatorSuite(at: () => Place): void {
       await page.getByText(`Caused by the event at position ${position}`).waitFor();
       await page.getByText("OrderPaid of shop s-1").waitFor();
       expect(await page.getByText(note).count()).toBe(2);
+      const about = page.getByRole("region", { name: "About it" });
+      await about.getByText(TRACE.id, { exact: true }).waitFor();
+      await about.getByText(TRACE.span, { exact: true }).waitFor();
       await page.getByRole("link", { name: "s-1", exact: true }).click();
       await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
       expect(await page.getByLabel("Key").inputValue()).toBe("s-1");

@@ -17,6 +17,7 @@ import {
   completed,
   consumer,
   failed,
+  nack,
   queue,
   route,
   type Tidemill,
@@ -52,17 +53,26 @@ export interface Shop {
 
 /** Whether payments go through. */
 export const bank = { isOpen: false };
-/** Whether torn letters can be read. */
-export const post = { canRead: false };
+/** Whether torn letters can be read, which is tried once it is open. */
+export const post = { canRead: false, opened: Promise.resolve() };
+/** Until when long mails are read. */
+export const mailbox = { read: Promise.resolve() };
 /** Whether the order of an event is told as it should be. */
 export const clerk = { isRight: false };
 /** Whether customers of lost orders were found. */
 export const books = { hasCustomer: false };
 
+/** Of whoever pays. */
+export const TRACE = { id: "4bf92f3577b34da6a3ce929d0e0e4736", span: "00f067aa0ba902b7" };
+
 const paidOrder = route("pay", {
   eventTypes: ["OrderPaid"],
   queue: queue("receipts"),
-  task: ({ data, stream }) => ({ payload: data, partitionKey: stream.id }),
+  task: ({ data, stream }) => ({
+    payload: data,
+    partitionKey: stream.id,
+    traceParent: `00-${TRACE.id}-${TRACE.span}-01`,
+  }),
 });
 
 /** With a stack that is the same on every machine. */
@@ -86,8 +96,10 @@ const program = (): WorkerOptions => ({
     }),
     consumer("letters_out", {
       onFailure: "park",
-      handle: ({ type, streamId }) => {
-        if (type !== "LetterTorn" || post.canRead) return;
+      handle: async ({ type, streamId }) => {
+        if (type !== "LetterTorn") return;
+        await post.opened;
+        if (post.canRead) return;
         throw new Error(`letter ${streamId} is torn <script>`);
       },
     }),
@@ -99,7 +111,11 @@ const program = (): WorkerOptions => ({
   handlers: [
     queue("orders").handle(() => completed()),
     queue("receipts").handle(() => completed()),
-    queue("mails").handle(() => completed({ sent: true })),
+    queue("mails").handle(async ({ kind }) => {
+      if (kind === "refused") return nack(600, "the mailbox is full <b>");
+      if (kind === "long") await mailbox.read;
+      return completed({ sent: true });
+    }),
     queue("payments", { maxAttempts: 1 }).handle(({ kind }) => {
       if (bank.isOpen) return completed({ paid: true });
       return failed(kind === "card" ? "the card is void" : "the bank does not answer");

@@ -1,10 +1,9 @@
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { beforeAll, beforeEach, expect, it } from "vitest";
 import { type RunningCli, startCli } from "../integration/cli/cli.ts";
 import { onCleanup, testDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { axe } from "./axe.ts";
 import { buildDashboard } from "./build.ts";
 import {
   CALM,
@@ -16,8 +15,6 @@ import {
   type Watch,
   watch,
 } from "./scene.ts";
-
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 
 let folder: string;
 let browser: Browser;
@@ -89,12 +86,6 @@ async function expectClean(page: Page): Promise<void> {
   );
 }
 
-async function axe(page: Page): Promise<unknown> {
-  const isThere = await page.evaluate<boolean>("'axe' in window");
-  if (!isThere) await page.evaluate(await readFile(AXE, "utf8"));
-  return await page.evaluate("axe.run().then(({ violations }) => violations.map(({ id }) => id))");
-}
-
 it("survives whatever its buttons do to the workers, and ends them all", async () => {
   const shop = await openDemo();
   const { page, seen } = await visit(shop);
@@ -133,6 +124,7 @@ it("survives whatever its buttons do to the workers, and ends them all", async (
   expect(await axe(page)).toEqual([]);
   await page.setViewportSize({ width: 360, height: 740 });
   expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(360);
+  expect(await axe(page)).toEqual([]);
   expect(seen.faults).toEqual([]);
 
   // One that is paused could not hear that it should go.

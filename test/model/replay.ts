@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import fc from "fast-check";
 
 const { TIDEMILL_TEST_SEED: seedGiven, TIDEMILL_TEST_SECONDS: secondsGiven } = process.env;
@@ -7,6 +8,7 @@ const RUNS_MAX = 1_000_000;
 const MARGIN_MS = 60_000;
 
 export interface ModelTest {
+  /** As seen from here. */
   readonly file: string;
   readonly runs: number;
   /** A slow machine makes fewer runs instead of a longer test. */
@@ -32,6 +34,6 @@ export async function assertModel<T>(
   if (found.counterexample === null) return; // Also when the time was up first.
   const report = (await fc.asyncDefaultReportMessage(found)) ?? "";
   const settings = `TIDEMILL_TEST_SEED=${SEED} TIDEMILL_TEST_SECONDS=300`;
-  const replay = `${settings} npx vitest run test/model/${test.file}`;
+  const replay = `${settings} npx vitest run ${join("test/model", test.file)}`;
   throw new Error(`see it again with: ${replay}\n${report}`, { cause: found.errorInstance });
 }

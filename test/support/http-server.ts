@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type RequestListener, Server } from
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
+import { onCleanup } from "./database.ts";
 
 export interface TestServer {
   readonly port: number;
@@ -19,9 +20,11 @@ export interface ServerPlace {
   /** Defaults to any. */
   readonly port?: number;
   readonly tls?: { readonly key: string; readonly cert: string };
+  /** How long it lives. Defaults to "test". */
+  readonly until?: "test" | "file";
 }
 
-/** An HTTP server that goes away with its test. */
+/** An HTTP server that goes away with its test, or with the file. */
 export async function serve(
   listener: RequestListener,
   { tls, ...place }: ServerPlace = {},
@@ -44,7 +47,7 @@ export async function serveRaw(
 async function listen(
   server: Server | ReturnType<typeof createTcpServer>,
   requests: IncomingMessage[],
-  { host = "127.0.0.1", port = 0 }: ServerPlace,
+  { host = "127.0.0.1", port = 0, until = "test" }: ServerPlace,
 ): Promise<TestServer> {
   const connections: Socket[] = [];
   const hungUp = new Promise<void>((resolve) => {
@@ -56,9 +59,11 @@ async function listen(
   });
   server.listen(port, host);
   await once(server, "listening");
-  onTestFinished(async () => {
+  const close = async (): Promise<void> => {
     for (const socket of connections) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
-  });
+  };
+  if (until === "file") onCleanup(close, until);
+  else onTestFinished(close);
   return { port: (server.address() as AddressInfo).port, connections, requests, hungUp };
 }

@@ -18,7 +18,8 @@ export interface JobProcessSpec {
 const spec = JSON.parse(process.argv[2] ?? "{}") as JobProcessSpec;
 const mill = await Tidemill.connect(spec.url);
 const kafka = await connectKafka({ brokers: [spec.broker] });
-const ingest = new KafkaIngest(mill, kafka, spec.ingest);
+const { drainSeconds } = spec;
+const ingest = new KafkaIngest(mill, kafka, { drainSeconds, ...spec.ingest });
 await ingest.start();
 const worker = await mill.startWorker({
   heartbeatInterval: 200,
@@ -26,7 +27,7 @@ const worker = await mill.startWorker({
   rebalanceInterval: 200,
   dispatcherStrategy: "notify",
   leaseSeconds: spec.leaseSeconds,
-  drainTimeout: spec.drainSeconds * 1_000,
+  drainTimeout: drainSeconds * 1_000,
   httpJobs: {
     breakerSeconds: 0.2,
     egress: {
@@ -39,14 +40,7 @@ const worker = await mill.startWorker({
 });
 process.stdout.write(`${JSON.stringify({ event: "started", worker: worker.id })}\n`);
 
-const reading = {
-  finished: ingest.finished,
-  stop: async () => {
-    await ingest.stop();
-    return { givenBack: 0 };
-  },
-};
-const code = await runUntilSignal(reading, worker);
+const code = await runUntilSignal(ingest, worker);
 await kafka.close();
 await mill.close();
 process.exit(code);

@@ -11,6 +11,7 @@ const LONG: readonly string[] = [
   "test/integration/frontier/crash-stress.test.ts",
   "test/integration/pgbouncer/tasks.test.ts",
   "test/sim/simulation.test.ts",
+  "test/compat/codeq/workers.test.ts", // It waits, in CI for long, and others have the processor.
   "test/integration/tasks/direct.test.ts",
   "test/integration/cli/dev.test.ts",
   "test/integration/docs/dev-command.test.ts",

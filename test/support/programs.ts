@@ -14,6 +14,7 @@ const PROGRAMS = [
   "test/support/server-process.ts",
   "test/support/stopping-process.ts",
   "test/support/job-process.ts",
+  "test/support/events-process.ts",
   "test/support/job-target.ts",
   "chaos/worker-program.ts",
   "chaos/producer-program.ts",

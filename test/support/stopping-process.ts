@@ -13,6 +13,8 @@ export interface StoppingSpec {
   readonly handlerMs?: number;
   readonly ports?: readonly number[];
   readonly leaseSeconds?: number;
+  /** Calls of one host at once, of `http-jobs`. */
+  readonly hostConcurrency?: number;
 }
 
 const say = (event: string): void => void process.stdout.write(`${event}\n`);
@@ -49,7 +51,8 @@ async function start(): Promise<Stoppable> {
     allowHosts: ["hooks.test"],
     resolve: () => Promise.resolve(["127.0.0.1"]),
   };
-  return await mill.startWorker({ ...common, httpJobs: { egress } });
+  const { hostConcurrency = 8 } = spec;
+  return await mill.startWorker({ ...common, httpJobs: { egress, hostConcurrency } });
 }
 
 const ended = runUntilSignal(await start());

@@ -57,6 +57,8 @@ export interface Consumer {
   readonly poison?: Poison;
   readonly parkedStreams: number;
   readonly parkedEvents: number;
+  /** They are counted up to a bound: there may be more. */
+  readonly isParkedCut: boolean;
 }
 
 export interface GapHolder {
@@ -92,6 +94,8 @@ export interface Queue {
   readonly depths?: Readonly<Record<string, number>>;
   readonly running?: number;
   readonly dead?: number;
+  /** They are counted up to a bound: there may be more. */
+  readonly isDeadCut?: boolean;
   readonly oldestPendingSeconds?: number;
 }
 

@@ -9,6 +9,7 @@ import type { GlobalFlags } from "../options.ts";
 import { print, printJson } from "../output.ts";
 import { readPayload } from "../payload.ts";
 import { withTidemill } from "../session.ts";
+import { formatCut } from "../table.ts";
 import { pageLines, taskDocument } from "../task-view.ts";
 import { many, shown } from "../text.ts";
 
@@ -105,7 +106,8 @@ async function describe(mill: Tidemill, filter: DeadLetterFilter): Promise<strin
   if (!isWholeQueue) return `every dead letter${parts}`;
   const queues = found === undefined ? await mill.queues.list() : [found];
   const count = queues.reduce((sum, one) => sum + one.dead, 0);
-  return `every dead letter${parts} (${count.toLocaleString("en-US")} now)`;
+  const isCut = queues.some((one) => one.isDeadCut);
+  return `every dead letter${parts} (${formatCut(count, isCut)} now)`;
 }
 
 /** Who names ids means them. */

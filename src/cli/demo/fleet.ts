@@ -3,6 +3,7 @@ import { Bell } from "../../base/bell.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ConflictError, messageOf, NotFoundError } from "../../base/errors.ts";
 import type { Stopped } from "../../base/stop-signal.ts";
+import { shortId } from "../table.ts";
 import type { Refused } from "./handlers.ts";
 import { DRAIN_MS, type WorkerOrder, type WorkerWord } from "./worker-process.ts";
 
@@ -163,7 +164,7 @@ export class Fleet implements AsyncDisposable {
       if (word.kind === "begun") {
         one.workerId = word.workerId;
         if (one.state === "starting") one.state = "running";
-        happened(`${name} has begun (pid ${child.pid}, worker ${word.workerId.slice(0, 8)})`);
+        happened(`${name} has begun (pid ${child.pid}, worker ${shortId(word.workerId)})`);
       } else if (word.kind === "letter") one.letters.ring();
       else if (word.kind === "refused") refused(name, word.refused);
       else if (word.kind === "notice") notice(`${name}: ${word.text}`);

@@ -1,4 +1,5 @@
 import { beforeEach, expect, it } from "vitest";
+import { shortId } from "../../../dashboard/src/format.ts";
 import { completed, queue, type Tidemill } from "../../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -91,6 +92,25 @@ it("an unknown queue is refused with those that there are", async () => {
   });
 });
 
+it("dead letters are counted up to 10,000, and then said to be so many or more", async () => {
+  await database.pool.query(
+    `INSERT INTO tidemill.dead_letters (id, created_at, run_at, claim_order, lease_generation, lane,
+                                        attempt, max_attempts, losses, priority, tenant, queue,
+                                        payload, cause, reason)
+     SELECT -n, NOW(), NOW(), n, 1, 1, 5, 5, 0, 5, 'default',
+            CASE WHEN n = 1 THEN 'refunds' ELSE 'orders' END, '1', 'attempts_exhausted', 'no'
+       FROM generate_series(1, 10002) AS n`,
+  );
+  expect(await queues()).toMatchObject([
+    { name: "orders", dead: 10_000, isDeadCut: true },
+    { name: "refunds", dead: 1, isDeadCut: false },
+  ]);
+  expect(await cli(database.url, "queue", "list")).toMatch(/ 10,000 or more /);
+  const purge = ["dead", "purge", "--queue", "orders"];
+  const asked = await runCli(purge, { env: { DATABASE_URL: database.url } });
+  expect(asked.stderr).toContain("every dead letter of queue orders (10,000 or more now)");
+});
+
 it("ring shows owners, the map, a key, and what a change would move", async () => {
   expect(await cli(database.url, "ring")).toBe(
     "Key space orders (orders, refunds): no worker owns the 360 buckets\n",
@@ -115,7 +135,7 @@ it("ring shows owners, the map, a key, and what a change would move", async () =
   expect(joined).toMatch(/A +\S+ +180 +-90 +- +90\n +B +\S+ +180 +-90 +- +90\n/);
   expect(joined).toMatch(/C +new-1 +0 +- +\+90 +90\n +D +new-2 +0 +- +\+90 +90\n/);
   expect(joined).toContain("180 of 360 buckets would move.\n");
-  const left = await cli(database.url, "ring", "--leave", first.slice(0, 8), "--json");
+  const left = await cli(database.url, "ring", "--leave", shortId(first), "--json");
   const [{ moves, spread }] = JSON.parse(left);
   expect(spread).toEqual({ least: 180, most: 180 });
   expect(moves).toHaveLength(180);
@@ -123,7 +143,7 @@ it("ring shows owners, the map, a key, and what a change would move", async () =
   const env = { DATABASE_URL: database.url };
   const unknown = await runCli(["ring", "--leave", "zzz"], { env });
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
-  expect(unknown.stderr).toContain(`no worker zzz owns buckets; these do: ${first.slice(0, 8)}, `);
+  expect(unknown.stderr).toContain(`no worker zzz owns buckets; these do: ${shortId(first)}, `);
   const both = await runCli(["ring", "--join", "1", "--leave", first], { env });
   expect(both).toMatchObject({ code: 2, stderr: expect.stringContaining("cannot be used with") });
 });

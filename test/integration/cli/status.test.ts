@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { shortId } from "../../../dashboard/src/format.ts";
 import { consumer, type Status } from "../../../src/index.ts";
 import { type TestDatabase, testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -89,13 +90,14 @@ it("prints one JSON document, with positions as strings", async () => {
   expect(status.consumers[0]?.poison?.stack).toMatch(/status\.test\.ts/);
 });
 
-it("shows running workers, the leader, and what each runs", async () => {
+it("shows workers as the dashboard calls them, the leader, and what each runs", async () => {
   const database = await testDatabase();
   const mill = await database.connect();
   const view = consumer("order_view", { handle: () => {} });
   const worker = await mill.startWorker({ ...STEADY, consumers: [view] });
   await eventually(() => expect(worker.assigned).toEqual(["order_view"]));
-  const id = worker.id.slice(0, 8);
+  const id = shortId(worker.id);
+  expect(worker.id.startsWith(id)).toBe(true);
   const shown = await cli(database.url, "status");
   expect(shown).toContain(`leader ${id} (term 1)`);
   expect(shown).toMatch(new RegExp(`${id} +active, leader .*${process.pid} .*order_view\n`));

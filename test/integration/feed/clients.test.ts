@@ -167,6 +167,19 @@ describe("a client is told", () => {
       ]);
     });
     await pool.query(
+      `INSERT INTO tidemill.parked_streams (consumer_name, stream_type, stream_id, state, error)
+       VALUES ('p', 's', '1', 'parked', 'no'), ('p', 's', '2', 'parked', 'no')`,
+    );
+    await pool.query("UPDATE tidemill.parked_streams SET state = 'replaying'");
+    await pool.query("UPDATE tidemill.parked_streams SET state = 'parked' WHERE stream_id = '1'");
+    await pool.query("DELETE FROM tidemill.parked_streams");
+    await pool.query("DELETE FROM tidemill.parked_streams");
+    await eventually(() => {
+      const told = admin.data("consumer").filter(({ name }) => name === "p");
+      // Both at once are told once; the last statement found none.
+      expect(told.map(({ streams }) => streams)).toEqual(["parked", "replaying", "parked", "gone"]);
+    });
+    await pool.query(
       `WITH skip AS (
          INSERT INTO tidemill.consumer_gap_skips
                 (consumer_name, worker_id, gap_position, skip_to_position,

@@ -8,11 +8,11 @@ import { Loaded } from "../../ui/query-state.tsx";
 import { State } from "../../ui/state.tsx";
 import { Ago } from "../../ui/time.tsx";
 import { ConsumerActions } from "./consumer-actions.tsx";
+import { describeParked } from "./parked-text.ts";
 
 /** One consumer, or one partition: where it is, what stops it, and what may be done. */
 export function ConsumerPanel({ consumer }: { consumer: Consumer }) {
   const { name, state, checkpoint, lag, lagSeconds, workerId, reason, poison } = consumer;
-  const { parkedStreams, parkedEvents } = consumer;
   return (
     <Panel title={name} aside={<ConsumerActions consumer={consumer} />}>
       <Facts
@@ -27,14 +27,7 @@ export function ConsumerPanel({ consumer }: { consumer: Consumer }) {
               : `${plural(Number(lag), "event")}, the first ${formatSeconds(lagSeconds)} old`,
           ],
           ["Worker", workerId ?? "none"],
-          ...(parkedEvents === 0
-            ? []
-            : [
-                [
-                  "Parked",
-                  `${plural(parkedEvents, "event")} of ${plural(parkedStreams, "stream")}`,
-                ] as const,
-              ]),
+          ...(consumer.parkedEvents === 0 ? [] : [["Parked", describeParked(consumer)] as const]),
         ]}
       />
       {poison === undefined ? null : <PoisonStory poison={poison} />}

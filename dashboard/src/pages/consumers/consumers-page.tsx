@@ -1,6 +1,6 @@
 import { Link, useSearch } from "wouter";
 import type { Consumer } from "../../api/types.ts";
-import { formatCount, formatSeconds, plural, shortId } from "../../format.ts";
+import { formatCount, formatCut, formatSeconds, plural, shortId } from "../../format.ts";
 import { useLive } from "../../live/hooks.ts";
 import { consumerRate, type LiveState } from "../../live/live-state.ts";
 import { Page } from "../../ui/page.tsx";
@@ -112,7 +112,8 @@ interface ConsumerRowProps {
 }
 
 function ConsumerRow({ consumer, isChosen, perSecond }: ConsumerRowProps) {
-  const { name, state, checkpoint, lag, lagSeconds, parkedEvents, workerId } = consumer;
+  const { name, state, checkpoint, lag, lagSeconds, workerId } = consumer;
+  const { parkedEvents, isParkedCut } = consumer;
   const { rate, eta } = progressOf(consumer, perSecond);
   return (
     <tr className={isChosen ? "bg-sunken" : ""}>
@@ -133,7 +134,7 @@ function ConsumerRow({ consumer, isChosen, perSecond }: ConsumerRowProps) {
       <td className="num">{lagSeconds === undefined ? "–" : formatSeconds(lagSeconds)}</td>
       <td className="num">{rate}</td>
       <td className="num">{eta}</td>
-      <td className="num">{parkedEvents === 0 ? "–" : formatCount(parkedEvents)}</td>
+      <td className="num">{parkedEvents === 0 ? "–" : formatCut(parkedEvents, isParkedCut)}</td>
       <td>{workerId === undefined ? "–" : <code title={workerId}>{shortId(workerId)}</code>}</td>
     </tr>
   );

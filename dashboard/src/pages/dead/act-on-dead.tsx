@@ -103,6 +103,8 @@ function useCount(which: Which): Counted | undefined {
     queryFn: ({ signal }) =>
       api.get<Counted>("/v1/dead-letters/count", givenOf(filter ?? {}), signal),
     enabled: filter !== undefined,
+    // As many as were asked for: counted again, the bar would be full as soon as it began.
+    staleTime: "static",
     gcTime: 0,
   });
   return data;

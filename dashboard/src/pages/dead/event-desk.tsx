@@ -13,6 +13,7 @@ import { Empty, Panel, Scroller } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
 import { State } from "../../ui/state.tsx";
 import { Ago } from "../../ui/time.tsx";
+import { parkedWatch } from "./parked-watch.ts";
 
 interface Parked {
   readonly groups: readonly ParkedGroup[];
@@ -28,10 +29,8 @@ export function EventDesk() {
     queryKey,
     queryFn: ({ signal }) => api.get<Parked>("/v1/parked-streams/groups", {}, signal),
   });
-  // How many are parked comes with the state of the cluster: only then is there something to fetch.
-  const parked = status?.consumers.reduce((sum, one) => sum + one.parkedEvents, 0) ?? 0;
-  const shown = query.data?.groups.reduce((sum, { events }) => sum + events, 0) ?? 0;
-  useRefreshOn(queryKey, (event) => event.kind === "status" && parked !== shown);
+  const [concernsParked] = useState(() => parkedWatch(status));
+  useRefreshOn(queryKey, concernsParked);
   const stopped = status?.consumers.filter(({ state }) => state === "quarantined") ?? [];
   return (
     <Loaded query={query}>

@@ -20,6 +20,7 @@ const CONSUMER: Consumer = {
   state: "running",
   parkedStreams: 0,
   parkedEvents: 0,
+  isParkedCut: false,
 };
 const QUEUE: Queue = {
   name: "mails",
@@ -108,6 +109,17 @@ it("tells of consumers that stand still", () => {
     "No worker runs consumer orders, which is 12 events behind.",
   ]);
   expect(said({ consumers: [{ ...CONSUMER, state: "unassigned", lag: "0" }] })).toEqual([]);
+  const parked = (events: number, streams: number, isParkedCut: boolean): string[] =>
+    said({
+      consumers: [{ ...CONSUMER, parkedEvents: events, parkedStreams: streams, isParkedCut }],
+    });
+  expect(parked(3, 1, false)).toEqual(["Consumer orders has set aside 3 events of 1 stream."]);
+  expect(parked(10_000, 57, true)).toEqual([
+    "Consumer orders has set aside 10,000 or more events of 57 streams.",
+  ]);
+  expect(parked(10_000, 10_000, true)).toEqual([
+    "Consumer orders has set aside 10,000 or more events of 10,000 or more streams.",
+  ]);
 });
 
 it("tells of queues that are paused, stuck or have dead tasks", () => {
@@ -118,6 +130,9 @@ it("tells of queues that are paused, stuck or have dead tasks", () => {
     "Nobody takes tasks of queue mails: the oldest waits for 3 min.",
   ]);
   expect(said({ queues: [{ ...QUEUE, dead: 1 }] })).toEqual(["1 task of queue mails died."]);
+  expect(said({ queues: [{ ...QUEUE, dead: 10_000, isDeadCut: true }] })).toEqual([
+    "10,000 or more tasks of queue mails died.",
+  ]);
 });
 
 it("puts the worst first", () => {

@@ -7,7 +7,8 @@ import type {
   Queue,
   Worker,
 } from "../../api/types.ts";
-import { formatCount, formatSeconds, plural, shortId } from "../../format.ts";
+import { formatCount, formatSeconds, plural, pluralCut, shortId } from "../../format.ts";
+import { describeParked } from "../consumers/parked-text.ts";
 import { timingOf } from "../ring/beats.ts";
 
 /** Something that a person should know, in words, with the next step. */
@@ -127,7 +128,7 @@ function describeHolder({ pid, application, user, state, ageSeconds }: GapHolder
 }
 
 function consumerProblems(consumer: Consumer): ProblemNote[] {
-  const { name, state, poison, reason, lag, parkedEvents, parkedStreams } = consumer;
+  const { name, state, poison, reason, lag, parkedEvents } = consumer;
   const href = `/consumers?name=${encodeURIComponent(name)}`;
   const notes: ProblemNote[] = [];
   const note = (key: string, severity: ProblemNote["severity"], what: string, next: string) =>
@@ -164,8 +165,7 @@ function consumerProblems(consumer: Consumer): ProblemNote[] {
     note(
       "parked",
       "warn",
-      `Consumer ${name} has set aside ${plural(parkedEvents, "event")} of ` +
-        `${plural(parkedStreams, "stream")}.`,
+      `Consumer ${name} has set aside ${describeParked(consumer)}.`,
       "Fix its handler; to resume it replays them in order.",
     );
   }
@@ -173,7 +173,8 @@ function consumerProblems(consumer: Consumer): ProblemNote[] {
 }
 
 function queueProblems(queue: Queue, { workers }: ClusterStatus): ProblemNote[] {
-  const { name, isPaused, pauseReason, depths = {}, running = 0, dead = 0 } = queue;
+  const { name, isPaused, pauseReason, depths = {}, running = 0 } = queue;
+  const { dead = 0, isDeadCut = false } = queue;
   const depth = Object.values(depths).reduce((sum, count) => sum + count, 0);
   const waits = queue.oldestPendingSeconds ?? 0;
   const notes: ProblemNote[] = [];
@@ -200,7 +201,7 @@ function queueProblems(queue: Queue, { workers }: ClusterStatus): ProblemNote[] 
     notes.push({
       key: `dead:${name}`,
       severity: "warn",
-      what: `${plural(dead, "task")} of queue ${name} died.`,
+      what: `${pluralCut(dead, isDeadCut, "task")} of queue ${name} died.`,
       next: "See what those of this token's tenant died of, and redrive them.",
       href: `/dead-letters?queue=${named}`,
     });

@@ -1,6 +1,6 @@
 import { Link } from "wouter";
 import type { Queue } from "../../api/types.ts";
-import { formatCount, formatRate, formatSeconds } from "../../format.ts";
+import { formatCount, formatCut, formatRate, formatSeconds } from "../../format.ts";
 import { useLive, useNow } from "../../live/hooks.ts";
 import { rateOf } from "../../live/live-state.ts";
 import { useSession } from "../../session/session.tsx";
@@ -116,7 +116,7 @@ function QueueRow({ queue, isOperator }: { queue: Queue; isOperator: boolean }) 
 }
 
 function Counts({ queue }: { queue: Queue }) {
-  const { name, running = 0, dead = 0, oldestPendingSeconds } = queue;
+  const { name, running = 0, dead = 0, isDeadCut, oldestPendingSeconds } = queue;
   return (
     <>
       <td className="num">{formatCount(depthOf(queue))}</td>
@@ -133,7 +133,7 @@ function Counts({ queue }: { queue: Queue }) {
             href={`/dead-letters?queue=${encodeURIComponent(name)}`}
             className="text-bad underline"
           >
-            {formatCount(dead)}
+            {formatCut(dead, isDeadCut)}
           </Link>
         )}
       </td>

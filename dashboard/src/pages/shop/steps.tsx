@@ -5,7 +5,7 @@ import type { Shop } from "./use-shop.ts";
 
 interface Step {
   readonly title: string;
-  readonly text: ReactNode;
+  readonly text: ReactNode | ((shop: Shop) => ReactNode);
 }
 
 const To = ({ href, children }: { href: string; children: string }) => (
@@ -14,7 +14,17 @@ const To = ({ href, children }: { href: string; children: string }) => (
   </Link>
 );
 
-const stepsOf = ({ leaseSeconds }: Shop): readonly Step[] => [
+/** All that are taken in the tutorial, under the same titles and numbers. */
+export const STEPS: readonly Step[] = [
+  {
+    title: "Start it",
+    text: (
+      <>
+        It runs: a database, a server and worker processes. The <To href="/">overview</To> shows
+        them; in a second terminal, <code>tidemill status</code> does.
+      </>
+    ),
+  },
   {
     title: "See an order flow",
     text: (
@@ -22,6 +32,33 @@ const stepsOf = ({ leaseSeconds }: Shop): readonly Step[] => [
         An order is placed, paid, and shipped or refunded: events, read by three{" "}
         <To href="/consumers">consumers</To>. Being paid causes a receipt, a{" "}
         <To href="/tasks?queue=receipts">task</To>.
+      </>
+    ),
+  },
+  {
+    title: "Append an event by hand",
+    text: (
+      <>
+        With <code>curl</code>, to an order of yours. The <To href="/consumers">consumers</To> pass
+        it at once; who is wrong about its version is refused.
+      </>
+    ),
+  },
+  {
+    title: "Write a projection",
+    text: (
+      <>
+        Yours reads the log from the first event on, and is then among the{" "}
+        <To href="/consumers">consumers</To>.
+      </>
+    ),
+  },
+  {
+    title: "Enqueue in your transaction",
+    text: (
+      <>
+        A row, an event and a <To href="/tasks?queue=refunds">refund</To>, all of it or nothing: a
+        worker of the shop writes the refund.
       </>
     ),
   },
@@ -40,7 +77,8 @@ const stepsOf = ({ leaseSeconds }: Shop): readonly Step[] => [
   },
   {
     title: "Pause one past its lease",
-    text: `Wait ${leaseSeconds + 5} s, then let it go on: what it completes too late is refused.`,
+    text: ({ leaseSeconds }) =>
+      `Wait ${leaseSeconds + 5} s, then let it go on: what it completes too late is refused.`,
   },
   {
     title: "Dead letters",
@@ -65,11 +103,11 @@ const stepsOf = ({ leaseSeconds }: Shop): readonly Step[] => [
 export function Steps({ shop }: { shop: Shop }) {
   return (
     <Panel title="Try">
-      <ol className="flex list-decimal flex-col gap-2 pl-5">
-        {stepsOf(shop).map(({ title, text }) => (
+      <ol className="flex list-decimal flex-col gap-2 pl-7">
+        {STEPS.map(({ title, text }) => (
           <li key={title}>
             <p className="font-medium">{title}</p>
-            <p className="text-muted">{text}</p>
+            <p className="text-muted">{typeof text === "function" ? text(shop) : text}</p>
           </li>
         ))}
       </ol>
