@@ -6,12 +6,14 @@ export type Direction = "up" | "down" | "both";
 
 interface Line {
   readonly client: Socket;
-  readonly server: Socket;
+  /** None of one that was begun while something was swallowed: it led nowhere. */
+  readonly server?: Socket;
 }
 
 /**
- * Stands between one process and the database, or before a server. Whatever it swallows is gone: a
- * connection that missed a byte is of no use any more, and is reset when the proxy is mended.
+ * Stands between one process and the database, or before a server. Whatever it swallows is gone,
+ * also that somebody hung up: as behind a pulled cable, the other side keeps its end. A connection
+ * that missed something is of no use any more, and is reset when the proxy is mended.
  */
 export class Proxy implements AsyncDisposable {
   readonly #listener: Server;
@@ -59,7 +61,10 @@ export class Proxy implements AsyncDisposable {
     this.reset();
   }
 
-  /** Keeps all connections open and loses what is sent over them, as a half-open one does. */
+  /**
+   * Keeps all connections open and loses what is sent over them, as a half-open one does. A new one
+   * is not made, for that takes both ways: whoever asks for it is told nothing.
+   */
   swallow(direction: Direction): void {
     this.#swallowed = direction;
   }
@@ -88,12 +93,29 @@ export class Proxy implements AsyncDisposable {
       client.resetAndDestroy();
       return;
     }
+    if (this.#swallowed !== undefined) {
+      this.#loseNew(client);
+      return;
+    }
     const { hostname, port } = this.#target;
     const server = connect({ host: hostname, port: Number(port), noDelay: true });
     const line = { client, server };
     this.#lines.add(line);
     this.#carry(line, client, server, "up");
     this.#carry(line, server, client, "down");
+  }
+
+  #loseNew(client: Socket): void {
+    const line = { client };
+    this.#lines.add(line);
+    this.#torn.add(line);
+    client.on("error", () => {});
+    client.on("close", () => this.#close(line));
+    client.resume();
+  }
+
+  #isSwallowed(direction: Direction): boolean {
+    return this.#swallowed === direction || this.#swallowed === "both";
   }
 
   #carry(line: Line, from: Socket, to: Socket, direction: Direction): void {
@@ -108,23 +130,27 @@ export class Proxy implements AsyncDisposable {
       }
     };
     from.on("data", (data) => {
-      if (this.#swallowed === direction || this.#swallowed === "both") {
+      if (this.#isSwallowed(direction)) {
         this.#torn.add(line);
         return;
       }
+      if (to.destroyed) return; // It hung up, and this side has not been told.
       const dueMs = performance.now() + this.#delayMs;
       if (late.length === 0 && this.#delayMs === 0) to.write(data);
       else if (late.push({ data, dueMs }) === 1) setTimeout(pass, this.#delayMs);
     });
     from.on("error", () => {});
-    from.on("close", () => this.#close(line));
+    from.on("close", () => {
+      if (!this.#isSwallowed(direction)) this.#close(line);
+      else if (this.#lines.has(line)) this.#torn.add(line);
+    });
   }
 
   #close(line: Line): void {
     this.#lines.delete(line);
     this.#torn.delete(line);
     for (const socket of [line.client, line.server]) {
-      if (!socket.destroyed) socket.resetAndDestroy();
+      if (socket?.destroyed === false) socket.resetAndDestroy();
     }
   }
 }
