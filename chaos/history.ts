@@ -1,4 +1,4 @@
-import { appendFileSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Entry, What } from "../src/checker/history.ts";
 
@@ -45,9 +45,13 @@ export function readHistories(folder: string): Entry[] {
     .flatMap((name) => readHistory(folder, name.slice(0, -SUFFIX.length)));
 }
 
-/** The last line of a process that was killed may be torn, and is left out. */
+/**
+ * The last line of a process that was killed may be torn, and is left out. One that has not written
+ * anything has no file.
+ */
 export function readHistory(folder: string, proc: string): Entry[] {
-  return readFileSync(fileOf(folder, proc), "utf8").split("\n").flatMap(parse);
+  const file = fileOf(folder, proc);
+  return existsSync(file) ? readFileSync(file, "utf8").split("\n").flatMap(parse) : [];
 }
 
 function parse(line: string): Entry[] {

@@ -2,9 +2,10 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Exited } from "../src/checker/history.ts";
+import type { Blocked, Exited } from "../src/checker/history.ts";
 import { type Program, program } from "../test/support/programs.ts";
 import { Proxy } from "./proxy.ts";
+import { STOP_MS } from "./scene.ts";
 
 /** What a process is told when it starts. */
 export interface ProcessSpec {
@@ -15,6 +16,8 @@ export interface ProcessSpec {
   readonly seed: number;
   /** Whether a pooler is before the database. */
   readonly isPooled: boolean;
+  /** Whether it tries to lead more often than others do, and so before them. */
+  readonly isEager?: boolean;
   /** Of a process that has no database: where the servers are. */
   readonly servers?: readonly string[];
 }
@@ -32,6 +35,18 @@ interface Begun {
   readonly ports?: Readonly<Record<"producer" | "worker", number>>;
 }
 
+/** What a process says when a task is about to keep it from everything else. */
+export interface Blocking {
+  readonly blocksMs: number;
+}
+
+/** What is told of a process that does not write it down itself. */
+export type Told = Exited | Blocked;
+
+/** Who has not begun or ended after so long never will, and is killed: that breaks a rule. */
+const START_MS_MAX = 60_000;
+const STOP_MS_MAX = 30_000;
+
 /** A process of the run, with a proxy of its own before the database. */
 export class ChaosProcess implements AsyncDisposable {
   readonly name: string;
@@ -42,6 +57,7 @@ export class ChaosProcess implements AsyncDisposable {
   readonly #clockFile: string;
   #begun: Begun | undefined;
   #asked: Exited["asked"] = null;
+  #stoppingSinceMs: number | undefined;
   isPaused = false;
   isGone = false;
 
@@ -49,19 +65,27 @@ export class ChaosProcess implements AsyncDisposable {
     spec: ProcessSpec,
     proxy: Proxy,
     child: ChildProcess,
-    onExit: (exit: Exited) => void,
+    tell: (what: Told) => void,
   ) {
     const { folder, name } = spec;
     this.#clockFile = clockFileOf(spec);
     this.name = name;
     this.proxy = proxy;
     this.#child = child;
+    child.on("message", (said: Begun | Blocking) => {
+      if (!("blocksMs" in said)) return;
+      const fromMs = Date.now();
+      tell({ op: "block", process: name, fromMs, toMs: fromMs + said.blocksMs });
+    });
     this.exited = exitOf(child).then(([code, signal]) => {
       this.isGone = true;
-      const isQuiet = code === 0 || signal === "SIGKILL";
+      const sinceMs = this.#stoppingSinceMs;
+      const stopMs = sinceMs === undefined ? null : Math.round(performance.now() - sinceMs);
+      const asked = this.#asked;
+      const isQuiet = asked === "kill" || (code === 0 && (stopMs ?? 0) <= STOP_MS);
       const lastLines = isQuiet ? [] : lastLinesOf(logOf(folder, name));
       const { workerId: worker } = this;
-      onExit({ op: "exit", process: name, worker, code, signal, asked: this.#asked, lastLines });
+      tell({ op: "exit", process: name, worker, code, signal, asked, stopMs, lastLines });
     });
   }
 
@@ -69,7 +93,7 @@ export class ChaosProcess implements AsyncDisposable {
   static async start(
     source: Program,
     { clock, ...given }: ProcessOptions,
-    onExit: (exit: Exited) => void,
+    tell: (what: Told) => void,
   ): Promise<ChaosProcess> {
     const proxy = await Proxy.open(given.url);
     const spec: ProcessSpec = { ...given, url: proxy.url };
@@ -80,9 +104,11 @@ export class ChaosProcess implements AsyncDisposable {
     });
     closeSync(log);
     const said = once(child, "message") as Promise<[Begun]>;
-    const started = new ChaosProcess(spec, proxy, child, onExit);
+    const started = new ChaosProcess(spec, proxy, child, tell);
     const ended = started.exited.then(() => undefined);
+    const late = setTimeout(() => child.kill("SIGKILL"), START_MS_MAX);
     const [begun] = (await Promise.race([said, ended])) ?? [];
+    clearTimeout(late);
     if (begun !== undefined) {
       started.#begun = begun;
       return started;
@@ -122,10 +148,13 @@ export class ChaosProcess implements AsyncDisposable {
     this.#child.kill("SIGCONT");
   }
 
-  /** Asks it to end in peace. */
+  /** Asks it to end in peace. One that does not listen must not hold up the run. */
   async stop(): Promise<void> {
+    this.#stoppingSinceMs ??= performance.now();
     this.#tell("stop", "SIGTERM");
+    const late = setTimeout(() => this.#child.kill("SIGKILL"), STOP_MS_MAX);
     await this.exited;
+    clearTimeout(late);
   }
 
   /** What ended before it was told to is not excused by it. */

@@ -9,6 +9,7 @@ import { HistoryWriter } from "./history.ts";
 import { readTruth } from "./read-truth.ts";
 import { cure, PARKING, SCHEDULE, WORKERS } from "./scene.ts";
 import { Stage } from "./stage.ts";
+import { inTurn } from "./turns.ts";
 import { Watcher } from "./watcher.ts";
 
 export interface RunOptions {
@@ -37,7 +38,7 @@ export async function run(options: RunOptions): Promise<Truth> {
   await using watcher = new Watcher(stage.server.url, history);
   await Promise.all([stage.scaleTo(WORKERS), stage.openRemote()]);
   await stage.startLoad();
-  await watcher.untilProgress(PROGRESS_MS_MAX);
+  await watcher.untilProgress(performance.now(), PROGRESS_MS_MAX);
   const endsAtMs = performance.now() + seconds * 1_000;
   const random = new Random(seed);
   for (const fault of inTurn(options.faults, random)) {
@@ -47,7 +48,7 @@ export async function run(options: RunOptions): Promise<Truth> {
     history.add({ op: "fault", fault: record });
     const recovered =
       record.recoveredMs === null ? "never" : `${Math.round(record.recoveredMs)} ms`;
-    say(`${fault.kind}: work went on after ${recovered}`);
+    say(`${fault.kind} (${record.targets.join(", ")}): work went on after ${recovered}`);
     await Promise.all([stage.scaleTo(WORKERS), stage.remote.up(), stage.vacuum()]);
     await stage.withClient((client) => untilAllMove(client, ALL_MOVE_MS_MAX));
   }
@@ -64,18 +65,6 @@ export async function run(options: RunOptions): Promise<Truth> {
   return await stage.withClient(readTruth);
 }
 
-/** Each kind comes once before any comes again, in an order of the seed's. */
-function* inTurn(faults: readonly Fault[], random: Random): Generator<Fault> {
-  for (;;) {
-    const left = [...faults];
-    while (left.length > 0) {
-      const [next] = left.splice(random.below(left.length), 1);
-      if (next !== undefined) yield next;
-    }
-    if (faults.length === 0) return;
-  }
-}
-
 async function strike(
   fault: Fault,
   stage: Stage,
@@ -85,7 +74,7 @@ async function strike(
   const fromMs = Date.now();
   const targets = await fault.strike(stage, random);
   const toMs = Date.now();
-  const recoveredMs = await watcher.untilProgress(PROGRESS_MS_MAX);
+  const recoveredMs = await watcher.untilProgress(performance.now(), PROGRESS_MS_MAX);
   await stage.untilHeldMoved(RERUN_MS_MAX);
   return {
     kind: fault.kind,

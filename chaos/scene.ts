@@ -10,6 +10,7 @@ import {
   type WorkerOptions,
 } from "../src/index.ts";
 import type { ServerOptions } from "../src/server/index.ts";
+import { Random } from "../test/support/random.ts";
 
 /*
  * What the load is made of, for the processes that run it and for those that check it. Whatever a
@@ -62,43 +63,63 @@ export interface Happening {
 
 const HANDLE = `INSERT INTO chaos.handled (consumer, partition, line, position)
                 VALUES ($1, $2, $3, $4)`;
+const HANDLE_ALL = `
+  INSERT INTO chaos.handled (consumer, partition, line, position)
+  SELECT $1, partition, partition::text, position
+    FROM unnest($2::int[], $3::bigint[]) WITH ORDINALITY AS one(partition, position, place)
+   ORDER BY place`;
 
 /** Which of its partitions handles the event. */
 const partitionOf = (of: Consumer, event: PersistedEvent): number =>
   partitionsOf(of).findIndex((partition) => concerns(partition, event));
 
+/** Writes all events of a batch at once, so that a million of them leave time for other work. */
 function recorder(name: string, partitions: number): Consumer {
+  const batches = new WeakMap<ConsumerTx, { partitions: number[]; positions: string[] }>();
   const made: Consumer = consumer(name, {
     partitions,
-    handle: async (event, { tx }) => {
-      const partition = partitionOf(made, event);
-      await tx.query(HANDLE, [name, partition, String(partition), String(event.position)]);
+    handle: (event, { tx }) => {
+      const batch = batches.get(tx) ?? { partitions: [], positions: [] };
+      batches.set(tx, batch);
+      batch.partitions.push(partitionOf(made, event));
+      batch.positions.push(String(event.position));
+    },
+    beforeCommit: async ({ tx }) => {
+      const batch = batches.get(tx);
+      if (batch === undefined) return;
+      await tx.query(HANDLE_ALL, [name, batch.partitions, batch.positions]);
     },
   });
   return made;
 }
 
+/** What it set aside is handled when it is told to go on. */
+export const PARKING = "careful";
+
 /** Is harmed by some events, which are set aside with their streams: only a stream is in order. */
-const careful: Consumer = consumer("careful", {
-  partitions: 2,
-  onFailure: "park",
-  handle: async (event, { tx }) => {
-    const { harm } = event.data as Happening;
-    if (harm !== undefined && !(await isCured(tx))) await suffer(harm);
-    const line = event.streamId;
-    await tx.query(HANDLE, ["careful", partitionOf(careful, event), line, String(event.position)]);
-  },
-});
+function careful(random: Random): Consumer {
+  const made: Consumer = consumer(PARKING, {
+    partitions: 2,
+    onFailure: "park",
+    handle: async (event, { tx }) => {
+      const { harm } = event.data as Happening;
+      if (harm !== undefined && !(await isCured(tx))) await suffer(harm, random);
+      const line = event.streamId;
+      await tx.query(HANDLE, [PARKING, partitionOf(made, event), line, String(event.position)]);
+    },
+  });
+  return made;
+}
 
 async function isCured(tx: ConsumerTx): Promise<boolean> {
   return (await tx.query("SELECT FROM chaos.cures")).rowCount !== 0;
 }
 
-async function suffer(harm: Happening["harm"]): Promise<void> {
+async function suffer(harm: Happening["harm"], random: Random): Promise<void> {
   if (harm === "throw") throw new Error("as told");
   if (harm === "hang") await new Promise(() => {});
   // An event that always ends its process would end them all: who tries again may be lucky.
-  if (Math.random() < 0.5) process.exit(POISON_CODE);
+  if (random.chance(0.5)) process.exit(POISON_CODE);
 }
 
 /** From now on no event does harm: what was set aside may be handled. */
@@ -106,9 +127,12 @@ export async function cure(client: pg.ClientBase): Promise<void> {
   await client.query("INSERT INTO chaos.cures DEFAULT VALUES");
 }
 
-export const CONSUMERS: readonly Consumer[] = [recorder("whole", 1), recorder("split", 4), careful];
-/** What it set aside is handled when it is told to go on. */
-export const PARKING = careful.name;
+/** Of one process, whose seed decides which events take it along. */
+export const consumersOf = (seed: number): readonly Consumer[] => [
+  recorder("whole", 1),
+  recorder("split", 4),
+  careful(new Random(seed)),
+];
 /** As the system names partitions. */
 export const PARTITION_NAME = /^(.*)\/(\d+)$/;
 
@@ -118,7 +142,7 @@ export const WORKERS = 4;
 
 /** What the rules have to know of it. The schedule fires every second, and catches up. */
 export const SCENE: Scene = {
-  consumers: CONSUMERS.map(({ name }) => ({
+  consumers: consumersOf(0).map(({ name }) => ({
     name,
     handles: () => true,
     setsAside: name === PARKING,
@@ -132,6 +156,10 @@ export const SCENE: Scene = {
   tickMs: 1_000,
 };
 
+const DRAIN_MS = 2_000;
+/** Who is told to stop has ended by then. */
+export const STOP_MS = DRAIN_MS + 2_000;
+
 /** Everything happens within seconds, and a busy machine is no death. */
 export const WORKER: WorkerOptions = {
   heartbeatInterval: 300,
@@ -141,9 +169,12 @@ export const WORKER: WorkerOptions = {
   batchTimeout: 3_000,
   maxConsecutiveFailures: 3,
   leaseSeconds: LEASE_SECONDS,
-  drainTimeout: 2_000,
+  drainTimeout: DRAIN_MS,
   concurrency: 20,
 };
+
+/** Tries to lead ten times as often as the others, and leads when nobody does. */
+export const EAGER = { rebalanceInterval: 30 } as const satisfies WorkerOptions;
 
 /** A session means nothing behind a pooler that lends connections for one transaction each. */
 export const BEHIND_POOLER = {
@@ -173,7 +204,7 @@ export const SERVER: ServerOptions = {
   },
   leaseSeconds: LEASE_SECONDS,
   graceSeconds: 1,
-  drainSeconds: 2,
+  drainSeconds: DRAIN_MS / 1_000,
 };
 
 /** A server that falls silent is given up before its leases end. */
@@ -186,11 +217,12 @@ export const CLIENT = {
 
 // Triggers tell what nobody else keeps: every change of a checkpoint and of the leader's term, and
 // every firing of a schedule, of which the system itself keeps the latest only. Of claims, the few
-// that are not the first, or end before their lease does. One counts remote tasks that ended.
+// that are not the first, or end before their lease does. One keeps
+// that a remote task has ended.
 const TABLES = `
   CREATE SCHEMA chaos;
   CREATE TABLE chaos.effects (
-    seq        BIGINT GENERATED ALWAYS AS IDENTITY,
+    seq        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     task_id    BIGINT NOT NULL,
     name       TEXT NOT NULL,
     key        TEXT,
@@ -200,7 +232,7 @@ const TABLES = `
     at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   );
   CREATE TABLE chaos.handled (
-    seq       BIGINT GENERATED ALWAYS AS IDENTITY,
+    seq       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     consumer  TEXT NOT NULL,
     partition INT NOT NULL,
     line      TEXT NOT NULL,
@@ -289,10 +321,10 @@ const TABLES = `
   END $$;
   CREATE TRIGGER record_firing AFTER INSERT ON tidemill.schedule_firings
     FOR EACH ROW WHEN (NEW.kind = 'tick') EXECUTE FUNCTION chaos.record_firing();
-  CREATE SEQUENCE chaos.remote_ends;
+  CREATE TABLE chaos.remote_ends (seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
   CREATE FUNCTION chaos.count_remote_end() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    PERFORM nextval('chaos.remote_ends');
+    INSERT INTO chaos.remote_ends DEFAULT VALUES;
     RETURN NULL;
   END $$;
   CREATE TRIGGER count_remote_end AFTER INSERT ON tidemill.task_history

@@ -1,20 +1,21 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
-import type { Exited, Token } from "../src/checker/history.ts";
+import type { Token } from "../src/checker/history.ts";
 import { Tidemill } from "../src/index.ts";
 import { type OwnServer, ownServer } from "../test/support/own-server.ts";
 import type { Program } from "../test/support/programs.ts";
 import { Disk, whyNoDisk } from "./disk.ts";
 import { begunIn, heldBy, lockedOf, stillHeld, untilMoved } from "./held.ts";
 import { type HistoryWriter, readHistory } from "./history.ts";
-import { ChaosProcess, type ProcessOptions } from "./processes.ts";
+import { ChaosProcess, type ProcessOptions, type Told } from "./processes.ts";
 import { RemoteSide } from "./remote-side.ts";
 import { createTables, remoteLimited, SCHEDULE, ticks } from "./scene.ts";
 
 const MAX_CONNECTIONS = 150;
 const RESTART_MS = 200;
 
-export type StartOptions = Partial<Pick<ProcessOptions, "url" | "isPooled" | "clock" | "servers">>;
+type Varied = "url" | "isPooled" | "clock" | "servers" | "isEager";
+export type StartOptions = Partial<Pick<ProcessOptions, Varied>>;
 
 export interface StageOptions {
   /** Where the histories go. */
@@ -139,8 +140,8 @@ export class Stage implements AsyncDisposable {
       isPooled: false,
       ...more,
     };
-    const onExit = (exit: Exited): void => this.#history.add(exit);
-    const starting = ChaosProcess.start(source, options, onExit);
+    const tell = (what: Told): void => this.#history.add(what);
+    const starting = ChaosProcess.start(source, options, tell);
     this.#starting.add(starting);
     const started = await starting.finally(() => this.#starting.delete(starting));
     this.#processes.push(started);

@@ -5,10 +5,11 @@ import { LeaseLostError, type Task, type TaskContext, Tidemill } from "../src/in
 import { endRemoved, endUnbegun, stopWhenTold } from "./ending.ts";
 import { HistoryWriter } from "./history.ts";
 import { logTo } from "./log.ts";
-import type { ProcessSpec } from "./processes.ts";
+import type { Blocking, ProcessSpec } from "./processes.ts";
 import {
   BEHIND_POOLER,
-  CONSUMERS,
+  consumersOf,
+  EAGER,
   flaky,
   limited,
   lines,
@@ -21,7 +22,8 @@ import {
 } from "./scene.ts";
 
 /** A worker as a process of its own. */
-const { url, folder, name, isPooled } = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
+const spec = JSON.parse(process.argv[2] ?? "{}") as ProcessSpec;
+const { url, folder, name, seed, isPooled, isEager = false } = spec;
 using history = new HistoryWriter(folder, name);
 const pool = new pg.Pool({
   connectionString: url,
@@ -87,6 +89,7 @@ async function act(task: Task<Work>, context: TaskContext): Promise<void> {
       });
       break;
     case "hog": {
+      process.send?.({ blocksMs: BLOCK_MS } satisfies Blocking);
       const until = performance.now() + BLOCK_MS;
       while (performance.now() < until);
       break;
@@ -99,8 +102,9 @@ const mill = await Tidemill.connect(url).catch(endUnbegun);
 const worker = mill.worker({
   ...WORKER,
   ...(isPooled ? BEHIND_POOLER : {}),
+  ...(isEager ? EAGER : {}),
   logger: logTo(process.stderr), // Goes to a file beside its history.
-  consumers: CONSUMERS,
+  consumers: consumersOf(seed),
   handlers: [
     plain.handle(() => undefined),
     lines.handle(async (task, context) => {

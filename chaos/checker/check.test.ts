@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Truth } from "../../src/checker/truth.ts";
-import { CONSUMERS, orders, plain } from "../scene.ts";
+import { orders, plain, SCENE } from "../scene.ts";
 import { check, KEPT_MAX, RULES, type Verdict } from "./check.ts";
 import {
   effect,
@@ -107,7 +107,7 @@ function long(calls: number): Story {
     else addPlain(story, ids, call);
     addEvent(story, call + 1);
   }
-  truth.checkpoints = CONSUMERS.map(({ name: consumer }) => ({
+  truth.checkpoints = SCENE.consumers.map(({ name: consumer }) => ({
     consumer,
     partition: 0,
     position: String(calls),
@@ -141,7 +141,7 @@ function addEvent({ entries, truth }: Story, place: number): void {
   const call = { op: "append", phase: "ok", names: [name], positions: [position] } as const;
   entries.push(line("producer", place, call));
   truth.events.push({ position, name });
-  for (const { name: consumer } of CONSUMERS) {
+  for (const { name: consumer } of SCENE.consumers) {
     const fact = handled(truth.handled.length + 1, consumer, 0, place);
     const { seq, partition, xid } = fact;
     truth.handled.push(fact);

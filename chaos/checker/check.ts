@@ -10,6 +10,7 @@ import { TASK_RULES } from "../../src/checker/tasks.ts";
 import type { Truth } from "../../src/checker/truth.ts";
 import { SCENE } from "../scene.ts";
 import { CHECKPOINT_RULES } from "./checkpoints.ts";
+import { PAUSE_RULES } from "./pauses.ts";
 import { PROCESS_RULES } from "./processes.ts";
 import { RECOVERY_RULES, type Recovery, recoveriesOf } from "./recovery.ts";
 
@@ -36,6 +37,7 @@ export const RULES: readonly Rule[] = [
   ...CHECKPOINT_RULES,
   ...CLUSTER_RULES,
   ...PROCESS_RULES,
+  ...PAUSE_RULES,
   ...RECOVERY_RULES,
 ];
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { CONSUMERS } from "../scene.ts";
+import { SCENE } from "../scene.ts";
 import { alter, handled, judge, line, named, remove, type Story } from "./story.ts";
 
 /** As if it had never been appended. */
@@ -11,7 +11,7 @@ function forget({ truth }: Story, name: string): void {
 /** All consumers handled it. */
 function happen({ truth }: Story, name: string): void {
   truth.events.push({ position: "8", name });
-  for (const [place, { name: consumer }] of CONSUMERS.entries()) {
+  for (const [place, { name: consumer }] of SCENE.consumers.entries()) {
     truth.handled.push(handled(place + 16, consumer, 0, 8));
   }
   truth.checkpoints = truth.checkpoints.map((fact) => ({ ...fact, position: "8" }));

@@ -62,7 +62,13 @@ function freeAt(story: Story, atMs: number): void {
 
 /** A task takes a worker's process along, by itself or when it was told to go. */
 function endWorker({ entries }: Story, worker: string, asked: "stop" | null = null): void {
-  const how = { code: asked === null ? POISON_CODE : 0, signal: null, asked, lastLines: [] };
+  const how = {
+    code: asked === null ? POISON_CODE : 0,
+    signal: null,
+    asked,
+    stopMs: null,
+    lastLines: [],
+  };
   entries.push(line("harness", 6_000, { op: "exit", process: "worker-9", worker, ...how }));
 }
 

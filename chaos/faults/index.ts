@@ -11,3 +11,12 @@ export const FAULTS: readonly Fault[] = [
   ...REMOTE_FAULTS,
   ...SERVER_FAULTS,
 ];
+
+/** What a run meets before all others, however short it is, by their kinds. */
+export const FIRST: readonly string[] = [
+  "kill",
+  "pause-past-lease",
+  "terminate-in-commit",
+  "crash-server",
+  "half-open",
+];

@@ -1,5 +1,6 @@
 import type {
   Appended,
+  Blocked,
   Ended,
   Enqueued,
   Entry,
@@ -84,6 +85,7 @@ export interface Facts {
   readonly faults: readonly FaultRecord[];
   readonly samples: readonly Sample[];
   readonly exits: readonly Line<Exited>[];
+  readonly blocks: readonly Blocked[];
   readonly held: readonly Held[];
 }
 
@@ -102,6 +104,7 @@ export function gather(scene: Scene, entries: readonly Entry[], truth: Truth): F
     faults: lines.faults.sort((a, b) => a.fromMs - b.fromMs),
     samples: lines.samples,
     exits: lines.exits,
+    blocks: lines.blocks,
     held: lines.held,
   };
 }
@@ -113,6 +116,7 @@ interface Sorted {
   readonly faults: FaultRecord[];
   readonly samples: Sample[];
   readonly exits: Line<Exited>[];
+  readonly blocks: Blocked[];
   readonly held: Held[];
 }
 
@@ -129,6 +133,7 @@ function sort(entries: readonly Entry[]): Sorted {
     faults: [],
     samples: [],
     exits: [],
+    blocks: [],
     held: [],
   };
   for (const entry of entries) {
@@ -138,6 +143,7 @@ function sort(entries: readonly Entry[]): Sorted {
     else if (tells(entry, "fault")) lines.faults.push(entry.what.fault);
     else if (tells(entry, "sample")) lines.samples.push(entry.what.sample);
     else if (tells(entry, "exit")) lines.exits.push(entry);
+    else if (tells(entry, "block")) lines.blocks.push(entry.what);
     else if (tells(entry, "held")) lines.held.push(entry.what.held);
   }
   return lines;

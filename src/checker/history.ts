@@ -15,6 +15,7 @@ export type What =
   | Started
   | Ended
   | Exited
+  | Blocked
   | { readonly op: "fault"; readonly fault: FaultRecord }
   | { readonly op: "held"; readonly held: Held }
   | { readonly op: "sample"; readonly sample: Sample };
@@ -84,8 +85,19 @@ export interface Exited {
   readonly signal: string | null;
   /** What it was told before; null: nothing. */
   readonly asked: "kill" | "stop" | null;
+  /** How long after it was told to stop; null: it was not. */
+  readonly stopMs: number | null;
   /** The last that it said, where it did not end as it should. */
   readonly lastLines: readonly string[];
+}
+
+/** A task kept a process from everything else: it could neither renew nor hear of anything. */
+export interface Blocked {
+  readonly op: "block";
+  readonly process: string;
+  /** By the clock of the harness. */
+  readonly fromMs: number;
+  readonly toMs: number;
 }
 
 /** Something was broken, and mended. */
@@ -114,10 +126,10 @@ export interface Held {
 /** What the watcher saw in the database at one moment. */
 export interface Sample {
   readonly atMs: number;
-  /** Tasks that ended so far, and events that were handled. */
+  /** Higher when more tasks have ended, and more events been handled. */
   readonly finished: number;
   readonly handled: number;
-  /** Tasks that ended so far and were run through servers. */
+  /** The same of tasks that were run through servers. */
   readonly remote: number;
   /** How many tasks of limited queues run, by queue. */
   readonly limited: Readonly<Record<string, number>>;

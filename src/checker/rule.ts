@@ -36,6 +36,8 @@ export type RuleName =
   | "lost-tick"
   | "exceeded-limit"
   | "crashed-process"
+  | "late-stop"
+  | "false-loss"
   | "slow-recovery"
   | "late-loss"
   | "late-release";
