@@ -1,9 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { Tidemill } from "../../src/index.ts";
+import type { Random } from "../../test/support/random.ts";
 import { whyNoDisk } from "../disk.ts";
 import type { Stage } from "../stage.ts";
-import { type Fault, RESTART_MS, RESUME_MS } from "./fault.ts";
+import { type Fault, oneOf, RESTART_MS, RESUME_MS } from "./fault.ts";
 
 /** The database itself, its sessions, and who else uses it. */
 export const SERVER_FAULTS: readonly Fault[] = [
@@ -13,8 +14,8 @@ export const SERVER_FAULTS: readonly Fault[] = [
   {
     kind: "terminate-in-commit",
     boundMs: RESUME_MS,
-    async strike(stage) {
-      const met = await stage.withClient(terminateInCommit);
+    async strike(stage, random) {
+      const met = await stage.withClient((client) => terminateInCommit(client, random));
       return [`${met} sessions that were committing`];
     },
   },
@@ -113,18 +114,18 @@ export const SERVER_FAULTS: readonly Fault[] = [
 /** Ends sessions of ours that a condition picks, one at a time. */
 function onBackends(kind: string, which: string, times = 1): Fault {
   const text = `
-    SELECT pg_terminate_backend(pid)
-      FROM (SELECT pid FROM pg_stat_activity
-             WHERE datname = current_database() AND pid <> pg_backend_pid()
-               AND backend_type = 'client backend' AND ${which}
-             ORDER BY random() LIMIT 1) AS one`;
+    SELECT pid FROM pg_stat_activity
+     WHERE datname = current_database() AND pid <> pg_backend_pid()
+       AND backend_type = 'client backend' AND ${which}
+     ORDER BY application_name, backend_start`;
   return {
     kind,
     boundMs: RESUME_MS,
-    async strike(stage) {
+    async strike(stage, random) {
       await stage.withClient(async (client) => {
         for (let time = 0; time < times; time += 1) {
-          await client.query(text);
+          const { rows } = await client.query<{ pid: number }>(text);
+          if (rows.length > 0) await client.query(TERMINATE, [oneOf(rows, random).pid]);
           await delay(500);
         }
       });
@@ -133,12 +134,13 @@ function onBackends(kind: string, which: string, times = 1): Fault {
   };
 }
 
+const TERMINATE = "SELECT pg_terminate_backend($1)";
+
 const IN_COMMIT = `
-  SELECT pid, pg_terminate_backend(pid)
-    FROM (SELECT pid FROM pg_stat_activity
-           WHERE datname = current_database() AND state = 'active' AND wait_event = 'SyncRep'
-             AND pid <> ALL ($1)
-           ORDER BY random() LIMIT 2) AS one`;
+  SELECT pid FROM pg_stat_activity
+   WHERE datname = current_database() AND state = 'active' AND wait_event = 'SyncRep'
+     AND pid <> ALL ($1)
+   ORDER BY application_name, backend_start`;
 const IN_COMMIT_MAX = 8;
 const IN_COMMIT_MS = 1_000;
 
@@ -146,7 +148,7 @@ const IN_COMMIT_MS = 1_000;
  * A commit is over in no time. So all of them wait for a standby that is not there, and some
  * sessions are ended meanwhile: what they did is durable, and nobody has told them so.
  */
-async function terminateInCommit(client: pg.Client): Promise<number> {
+async function terminateInCommit(client: pg.Client, random: Random): Promise<number> {
   const met: number[] = [];
   const deadlineMs = performance.now() + IN_COMMIT_MS;
   try {
@@ -154,7 +156,11 @@ async function terminateInCommit(client: pg.Client): Promise<number> {
     await client.query("SELECT pg_reload_conf()");
     while (met.length < IN_COMMIT_MAX && performance.now() < deadlineMs) {
       const { rows } = await client.query<{ pid: number }>(IN_COMMIT, [met]);
-      met.push(...rows.map(({ pid }) => pid));
+      if (rows.length > 0) {
+        const { pid } = oneOf(rows, random);
+        await client.query(TERMINATE, [pid]);
+        met.push(pid);
+      }
       await delay(10);
     }
   } finally {
