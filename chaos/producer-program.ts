@@ -29,15 +29,23 @@ const nameOf = (what: string): string => {
 };
 
 const PENDING_MAX = 3_000;
+const BEHIND_MAX = 10_000;
 const LOOK_MS = 250;
+const FULL = "SELECT queue FROM tidemill.live_tasks GROUP BY queue HAVING count(*) > $1";
+const BEHIND = `
+  SELECT FROM tidemill.consumer_checkpoints
+  HAVING min(last_position) < (SELECT max(global_position) FROM tidemill.events) - $1`;
 /** Queues of which enough is there. */
 let full: ReadonlySet<string> = new Set();
+/** Whether a consumer has enough to do. */
+let isBehind = false;
 /** Faults cost time: the load waits for the workers, so that the end of a run is near. */
 async function watchBacklog(): Promise<void> {
-  const text = "SELECT queue FROM tidemill.live_tasks GROUP BY queue HAVING count(*) > $1";
   while (!stopping.signal.aborted) {
-    const asked = await pool.query<{ queue: string }>(text, [PENDING_MAX]).catch(() => undefined);
-    full = new Set(asked?.rows.map((row) => row.queue));
+    const queues = await pool.query<{ queue: string }>(FULL, [PENDING_MAX]).catch(() => undefined);
+    full = new Set(queues?.rows.map((row) => row.queue));
+    const behind = await pool.query(BEHIND, [BEHIND_MAX]).catch(() => undefined);
+    isBehind = behind?.rowCount === 1;
     await delay(LOOK_MS);
   }
 }
@@ -132,10 +140,22 @@ async function enqueueOnce(): Promise<void> {
 }
 
 const STREAMS = 50;
+const someHappenings = (count: number): Happening[] =>
+  Array.from({ length: count }, () => ({ name: nameOf("event") }));
+
 /** Some take their time, some roll back. */
 async function appendSome(): Promise<void> {
-  const happenings = Array.from({ length: random.below(4) + 1 }, () => ({ name: nameOf("event") }));
+  const happenings = someHappenings(random.below(4) + 1);
   await append(`${proc}:${random.below(STREAMS)}`, happenings, !random.chance(0.1));
+}
+
+const BATCH_STREAMS = 500;
+const BATCH_EVENTS = 100;
+/** Most of the volume, to streams of its own. */
+async function appendBatch(): Promise<void> {
+  if (isBehind) return;
+  const happenings = someHappenings(BATCH_EVENTS);
+  await append(`${proc}:batch:${random.below(BATCH_STREAMS)}`, happenings, !random.chance(0.02));
 }
 
 const HARMS = ["throw", "throw", "throw", "hang", "exit"] as const;
@@ -200,6 +220,8 @@ await Promise.all([
   every(10, unlessFull(plain, enqueueOnce)),
   every(40, appendSome),
   every(40, appendSome),
+  every(10, appendBatch),
+  every(10, appendBatch),
   every(0.2, appendHarm),
 ]);
 await pool.end();
