@@ -32,7 +32,7 @@ function readOptions(): Options {
   return {
     seconds: wholeNumber("seconds", values.seconds),
     seed: wholeNumber("seed", values.seed),
-    faults: values.faults === undefined ? possible() : values.faults.split(",").map(faultOf),
+    faults: values.faults === undefined ? possible() : values.faults.split(",").map(asked),
     json: values.json,
   };
 }
@@ -48,6 +48,14 @@ function faultOf(kind: string): Fault {
   throw new Error(`no fault "${kind}"; there are ${FAULTS.map((one) => one.kind).join(", ")}`);
 }
 
+/** One that cannot be done here would end the run when its turn comes. */
+function asked(kind: string): Fault {
+  const fault = faultOf(kind);
+  const reason = fault.whyNot?.();
+  if (reason !== undefined) throw new Error(`cannot do ${kind}: ${reason}`);
+  return fault;
+}
+
 /** What this machine lacks the tools for is named, and is a failure where all must be there. */
 function possible(): Fault[] {
   return FAULTS.filter(({ kind, whyNot }) => {
@@ -59,29 +67,44 @@ function possible(): Fault[] {
   });
 }
 
-async function main(): Promise<void> {
-  const { seconds, seed, faults, json } = readOptions();
+function sayReplay({ seconds, seed, faults }: Options): void {
+  const isAll = faults.length === FAULTS.length;
+  const only = isAll ? "" : ` --faults ${faults.map((one) => one.kind).join(",")}`;
+  say(`replay: npm run chaos -- --seconds ${seconds} --seed ${seed}${only}`);
+}
+
+function say(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
+async function main({ seconds, seed, faults, json }: Options): Promise<boolean> {
   for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(130));
   await buildPrograms();
   const folder = mkdtempSync(join(tmpdir(), "tidemill-chaos-"));
-  const say = (line: string): void => {
-    process.stderr.write(`${line}\n`);
-  };
   say(`seed ${seed}, ${seconds} s, ${faults.length} kinds of faults, histories in ${folder}`);
   const truth = await run({ seconds, seed, faults, folder, say });
   writeTruth(join(folder, "truth"), truth);
   const verdict = check(readHistories(folder), truth);
   report(verdict, { seed, seconds, json });
-  if (verdict.violations.length === 0) return;
-  const isAll = faults.length === FAULTS.length;
-  const only = isAll ? "" : ` --faults ${faults.map((one) => one.kind).join(",")}`;
-  say(`replay: npm run chaos -- --seconds ${seconds} --seed ${seed}${only}`);
-  process.exitCode = 1;
+  return verdict.violations.length === 0;
 }
 
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
+
 try {
-  await main();
+  const options = readOptions();
+  try {
+    if (!(await main(options))) {
+      sayReplay(options);
+      process.exitCode = 1;
+    }
+  } catch (error) {
+    say(error instanceof Error ? (error.stack ?? error.message) : String(error));
+    sayReplay(options);
+    process.exit(2); // Whatever the run that failed has left behind must not go on.
+  }
 } catch (error) {
-  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n${USAGE}\n`);
-  process.exit(2); // Whatever the run that failed has left behind must not go on.
+  say(`${messageOf(error)}\n${USAGE}`);
+  process.exit(2);
 }
