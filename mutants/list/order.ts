@@ -80,7 +80,7 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
     if (task.key === undefined || isUndone) return;
     const next = this.#keys.leave(task.key, task);
     if (next === undefined) return;
-    this.#enqueue(next);
+    this.lines.push(next);
     this.#startMore();
 `,
       },

@@ -28,6 +28,11 @@ export const REMOTE_MUTANTS: readonly Mutant[] = [
         find: "\n        AND task.tenant = given.tenant`;",
         replace: "\n        AND given.tenant IS NOT NULL`;",
       },
+      {
+        file: "src/tasks/claim-tokens.ts",
+        find: "(row?.tenant === tokens[place]?.tenant ? row : undefined)",
+        replace: "(tokens[place] === undefined ? undefined : row)",
+      },
     ],
     catchers: [test(TOKENS, { only: "of another tenant" })],
   },

@@ -75,6 +75,25 @@ async function adopting(count: number): Promise<void> {
   });
 }
 
+/** From now on: the ids of tasks whose lease is made to end sooner. */
+async function shortened(): Promise<() => Promise<string[]>> {
+  const { pool } = one.database;
+  await pool.query(`
+    CREATE TABLE shortened (id bigint);
+    CREATE FUNCTION note_shortened() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      INSERT INTO shortened VALUES (NEW.id);
+      RETURN NEW;
+    END $$;
+    CREATE TRIGGER note_shortened BEFORE UPDATE ON tidemill.tasks FOR EACH ROW
+      WHEN (NEW.lease_until < OLD.lease_until) EXECUTE FUNCTION note_shortened()`);
+  return async () => {
+    const { rows } = await pool.query<{ id: string }>("TABLE shortened");
+    await pool.query("DROP TABLE shortened; DROP FUNCTION note_shortened CASCADE");
+    return rows.map(({ id }) => id);
+  };
+}
+
 const taskOf = ([task]: readonly Task[]): Task => {
   if (task === undefined) throw new Error("no task came");
   return task;
@@ -210,12 +229,14 @@ describe("a worker that comes back to another server", () => {
     const { first, mails, tasks } = await held(3);
     const [kept, cancelled, left] = tasks;
     if (!kept || !cancelled || !left) throw new Error("there are three");
+    const endedLeases = await shortened();
     first.stream.close();
     const names = [tokenOf(kept), tokenOf(cancelled)];
     const second = await hand(other, { queues: [mails.name], held: names });
     // The first server has ended the leases of what it lost by then.
     const again = await second.get();
     expect(tokenOf(again)).toMatchObject({ taskId: tokenOf(left).taskId, generation: 2 });
+    expect(new Set(await endedLeases())).toEqual(new Set([tokenOf(left).taskId]));
     await one.mill.tasks.cancel(tokenOf(cancelled).taskId, { reason: "not wanted" });
     await eventually(() => expect(second.all("cancel")).toHaveLength(1));
     await eventually(() => expect(second.all("renewed").length).toBeGreaterThan(0));
@@ -405,8 +426,11 @@ describe("a worker that comes back to another server", () => {
     );
     const second = await hand(other, { held: [token] });
     await eventually(() => expect(second.all("leaseLost")).toEqual([{ tokens: [token] }]));
-    const outcomes = await one.mill.tasks.failures(token.taskId);
-    expect(outcomes.map(({ outcome }) => outcome)).toEqual(["timeout"]);
+    // Its worker is told at once, and the database is with the next ends that are written.
+    await eventually(async () => {
+      const outcomes = await one.mill.tasks.failures(token.taskId);
+      expect(outcomes.map(({ outcome }) => outcome)).toEqual(["timeout"]);
+    });
   });
 });
 
