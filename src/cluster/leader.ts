@@ -5,6 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Database } from "../db/database.ts";
+import { DeadBatches } from "./dead-batches.ts";
 import type { Election } from "./election.ts";
 import { type RebalanceOptions, rebalance } from "./rebalance.ts";
 import type { LeaderTerm } from "./sql/assignments.ts";
@@ -18,7 +19,7 @@ export interface LeaderDuty {
   run(leader: LeaderTerm): Promise<void>;
 }
 
-export interface LeaderOptions extends RebalanceOptions {
+export interface LeaderOptions extends Omit<RebalanceOptions, "deadBatches"> {
   readonly workerId: string;
   readonly rebalanceIntervalMs: number;
   readonly clock: Clock;
@@ -44,7 +45,7 @@ export class Leader implements Service {
   readonly bell = new Bell();
   readonly #db: Database;
   readonly #election: Election;
-  readonly #options: LeaderOptions;
+  readonly #options: LeaderOptions & RebalanceOptions;
   readonly #lastRun = new Map<LeaderDuty, number>();
   readonly #duties: readonly LeaderDuty[];
   #term: bigint | undefined;
@@ -54,7 +55,7 @@ export class Leader implements Service {
   constructor(db: Database, election: Election, options: LeaderOptions) {
     this.#db = db;
     this.#election = election;
-    this.#options = options;
+    this.#options = { ...options, deadBatches: new DeadBatches(db, options) };
     this.#duties = [...this.#registryDuties(), ...options.duties];
   }
 
