@@ -29,7 +29,7 @@ export interface LeaderOptions extends Omit<RebalanceOptions, "deadBatches"> {
 
 const FORGET_SECONDS = 24 * 3600;
 const FORGET_EVERY_MS = 60_000;
-/** How often a follower tries, in heartbeat timeouts: a new leader is there when one runs out. */
+/** How often a follower tries, in heartbeat timeouts, when nothing tells it to try sooner. */
 const ELECTION_SHARE = 0.5;
 /** A busy row was not moved in this pass; its batch may end any moment. */
 const RETRY_MS = 100;
@@ -100,7 +100,11 @@ export class Leader implements Service {
     this.#become(await this.#election.hold());
     const term = this.#term;
     if (term === undefined) {
-      return { restMs: Math.min(rebalanceIntervalMs, heartbeatTimeoutMs * ELECTION_SHARE) };
+      // A dead leader is replaced when it is known to be dead, not at the next look behind that.
+      const freeInMs = Math.max(10, this.#election.freeInMs);
+      return {
+        restMs: Math.min(rebalanceIntervalMs, heartbeatTimeoutMs * ELECTION_SHARE, freeInMs),
+      };
     }
     const leader = { term, leaderId: workerId };
     const result = await rebalance(this.#db, leader, this.#options);
