@@ -8,6 +8,7 @@ import {
   endTerm,
   holdTerm,
   oustStaleLeader,
+  readLeaseLeft,
   releaseLeaderLock,
   releaseLease,
   takeLease,
@@ -27,10 +28,16 @@ export interface Election {
   hold(): Promise<bigint | undefined>;
   release(): Promise<void>;
   readonly trustedUntil: number;
+  /** When somebody else leads: in how long the lead is free, unless the leader goes on. */
+  readonly freeInMs: number;
 }
 
 /** A leader that gets no answer for so long cannot know whether it still leads. */
 const ANSWER_MS = 5_000;
+/** Looked a little later than something runs out, so that it has. */
+const MARGIN_MS = 10;
+/** The session that was ended is gone in a moment, and its lock with it. */
+const OUSTED_MS = 20;
 
 export interface AdvisoryOptions {
   readonly key: bigint;
@@ -45,6 +52,7 @@ export interface AdvisoryOptions {
 export class AdvisoryElection implements Election {
   trustedUntil = 0;
   readonly #db: Database;
+  freeInMs = Infinity;
   readonly #workerId: string;
   readonly #key: bigint;
   readonly #url: string;
@@ -76,8 +84,11 @@ export class AdvisoryElection implements Election {
       const { staleSeconds } = this.#options;
       const tried = await tryLeaderLock(this.#connection, this.#key, staleSeconds);
       if (!tried.held) {
+        const { expiresInSeconds = Infinity } = tried;
+        this.freeInMs = expiresInSeconds * 1000 + MARGIN_MS;
         if (tried.isSilent && staleSeconds !== undefined) {
-          await this.#oust(this.#connection, staleSeconds);
+          const isOusted = await this.#oust(this.#connection, staleSeconds);
+          this.freeInMs = isOusted ? OUSTED_MS : Infinity;
         }
         return undefined;
       }
@@ -105,14 +116,16 @@ export class AdvisoryElection implements Election {
   }
 
   /** A paused process keeps its session and the lock; its silence tells. */
-  async #oust(connection: Connection, staleSeconds: number): Promise<void> {
+  async #oust(connection: Connection, staleSeconds: number): Promise<boolean> {
     const { logger } = this.#options;
     try {
-      if (!(await oustStaleLeader(connection, this.#key, staleSeconds))) return;
+      if (!(await oustStaleLeader(connection, this.#key, staleSeconds))) return false;
       logger.warn({}, "ended the session of a leader that stopped beating");
+      return true;
     } catch (error) {
       if (!connection.isDestroyed)
         logger.warn({ error: messageOf(error) }, "could not oust a leader");
+      return false;
     }
   }
 
@@ -143,6 +156,7 @@ export class AdvisoryElection implements Election {
 export class LeaseElection implements Election {
   trustedUntil = 0;
   readonly #db: Database;
+  freeInMs = Infinity;
   readonly #workerId: string;
   readonly #ttlMs: number;
   readonly #clock: Clock;
@@ -164,7 +178,10 @@ export class LeaseElection implements Election {
     if (startedAt >= this.trustedUntil) this.#term = undefined;
     const held = this.#term;
     this.#term = await this.#db.transaction(async (tx) => {
-      if (!(await takeLease(tx, this.#workerId, this.#ttlMs / 1000))) return undefined;
+      if (!(await takeLease(tx, this.#workerId, this.#ttlMs / 1000))) {
+        this.freeInMs = (await readLeaseLeft(tx)) * 1000 + MARGIN_MS;
+        return undefined;
+      }
       const isHeld = held !== undefined && (await holdTerm(tx, held, this.#workerId));
       return isHeld ? held : await beginTerm(tx, this.#workerId);
     });

@@ -5,6 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import { runLoop, type TurnResult } from "../base/loop.ts";
 import type { Service } from "../base/supervisor.ts";
 import type { Database } from "../db/database.ts";
+import { DeadBatches } from "./dead-batches.ts";
 import type { Election } from "./election.ts";
 import { type RebalanceOptions, rebalance } from "./rebalance.ts";
 import type { LeaderTerm } from "./sql/assignments.ts";
@@ -18,7 +19,7 @@ export interface LeaderDuty {
   run(leader: LeaderTerm): Promise<void>;
 }
 
-export interface LeaderOptions extends RebalanceOptions {
+export interface LeaderOptions extends Omit<RebalanceOptions, "deadBatches"> {
   readonly workerId: string;
   readonly rebalanceIntervalMs: number;
   readonly clock: Clock;
@@ -28,7 +29,7 @@ export interface LeaderOptions extends RebalanceOptions {
 
 const FORGET_SECONDS = 24 * 3600;
 const FORGET_EVERY_MS = 60_000;
-/** How often a follower tries, in heartbeat timeouts: a new leader is there when one runs out. */
+/** How often a follower tries, in heartbeat timeouts, when nothing tells it to try sooner. */
 const ELECTION_SHARE = 0.5;
 /** A busy row was not moved in this pass; its batch may end any moment. */
 const RETRY_MS = 100;
@@ -44,7 +45,7 @@ export class Leader implements Service {
   readonly bell = new Bell();
   readonly #db: Database;
   readonly #election: Election;
-  readonly #options: LeaderOptions;
+  readonly #options: LeaderOptions & RebalanceOptions;
   readonly #lastRun = new Map<LeaderDuty, number>();
   readonly #duties: readonly LeaderDuty[];
   #term: bigint | undefined;
@@ -54,7 +55,7 @@ export class Leader implements Service {
   constructor(db: Database, election: Election, options: LeaderOptions) {
     this.#db = db;
     this.#election = election;
-    this.#options = options;
+    this.#options = { ...options, deadBatches: new DeadBatches(db, options) };
     this.#duties = [...this.#registryDuties(), ...options.duties];
   }
 
@@ -99,7 +100,11 @@ export class Leader implements Service {
     this.#become(await this.#election.hold());
     const term = this.#term;
     if (term === undefined) {
-      return { restMs: Math.min(rebalanceIntervalMs, heartbeatTimeoutMs * ELECTION_SHARE) };
+      // A dead leader is replaced when it is known to be dead, not at the next look behind that.
+      const freeInMs = Math.max(10, this.#election.freeInMs);
+      return {
+        restMs: Math.min(rebalanceIntervalMs, heartbeatTimeoutMs * ELECTION_SHARE, freeInMs),
+      };
     }
     const leader = { term, leaderId: workerId };
     const result = await rebalance(this.#db, leader, this.#options);

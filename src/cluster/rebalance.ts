@@ -9,6 +9,7 @@ import {
   type Candidate,
   changedOwners,
 } from "./assignment.ts";
+import type { DeadBatches } from "./dead-batches.ts";
 import {
   type LeaderTerm,
   moveBusyAssignment,
@@ -25,6 +26,7 @@ export interface RebalanceOptions {
   readonly ignoreCapabilities: boolean;
   readonly heartbeatTimeoutMs: number;
   readonly changesChannel: string;
+  readonly deadBatches: DeadBatches;
   readonly logger: Logger;
 }
 
@@ -50,7 +52,8 @@ export async function rebalance(
   options: RebalanceOptions,
 ): Promise<RebalanceResult> {
   const { strategy, ignoreCapabilities, heartbeatTimeoutMs, logger } = options;
-  const workers = await readLiveWorkers(db, heartbeatTimeoutMs / 1000);
+  const beating = await readLiveWorkers(db, heartbeatTimeoutMs / 1000);
+  const workers = beating.filter((worker) => worker.isActive);
   const current = await readAssignments(db);
   const candidates = workers.map((worker): Candidate => {
     const any = ignoreCapabilities || worker.capabilities === undefined;
@@ -64,7 +67,8 @@ export async function rebalance(
       ? assignRoundRobin(current.keys(), candidates)
       : assignSticky(current, candidates);
   const changes = changedOwners(current, wanted);
-  const moved = changes.length === 0 ? 0 : await move(db, leader, changes, options);
+  const alive = new Set(beating.map((worker) => worker.workerId));
+  const moved = changes.length === 0 ? 0 : await move(db, leader, { changes, alive }, options);
   if (moved > 0) {
     logger.info(
       { moved, workers: workers.length, term: String(leader.term) },
@@ -77,14 +81,14 @@ export async function rebalance(
     moved,
     waiting: changes.length - moved,
     unassignable: [...wanted].filter(([, owner]) => owner === undefined).map(([name]) => name),
-    nextExpiryMs: Math.min(Infinity, ...workers.map((worker) => worker.expiresInSeconds * 1000)),
+    nextExpiryMs: Math.min(Infinity, ...beating.map((worker) => worker.expiresInSeconds * 1000)),
   };
 }
 
 async function move(
   db: Database,
   leader: LeaderTerm,
-  changes: readonly OwnerChange[],
+  { changes, alive }: { changes: readonly OwnerChange[]; alive: ReadonlySet<string> },
   options: RebalanceOptions,
 ): Promise<number> {
   const done = new Set<string>();
@@ -94,6 +98,10 @@ async function move(
     if (done.size > 0) await announceChange(db, options.changesChannel);
   });
   const busy = changes.filter((change) => !done.has(change.consumer));
+  // Only now, so that it costs nothing as long as everybody lives. A row of somebody dead whom
+  // nobody may end, or that a stranger has, is waited for like any other.
+  const stuck = busy.flatMap(({ from }) => (from === undefined || alive.has(from) ? [] : [from]));
+  await options.deadBatches.end(leader, stuck);
   for (const change of busy) {
     await unlessHeld(options, async () => {
       const isMoved = await db.transaction(async (tx) => {

@@ -120,7 +120,7 @@ async function begin(
   const begun = connection.together(() =>
     Promise.all([
       beginBatch(connection, isolation),
-      lockAssignment(connection, partition.name, batchTimeoutMs),
+      lockAssignment(connection, partition.name, batchTimeoutMs, workerId),
       lockCheckpoint(connection, partition.name, known?.window.events.at(-1)?.position),
       planned,
     ]),

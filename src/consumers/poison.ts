@@ -42,8 +42,9 @@ export async function quarantine(
 ): Promise<boolean> {
   const { event, error, failures } = poison;
   return await db.transaction(async (tx) => {
-    const assignment = await lockAssignment(tx, partition, settings.batchTimeoutMs);
-    if (assignment?.ownerId !== settings.workerId) return false;
+    const { batchTimeoutMs, workerId } = settings;
+    const assignment = await lockAssignment(tx, partition, batchTimeoutMs, workerId);
+    if (assignment?.ownerId !== workerId) return false;
     const checkpoint = await lockCheckpoint(tx, partition, undefined);
     if (checkpoint === undefined || checkpoint.position >= event.position) return false;
     await insertQuarantine(tx, partition, {

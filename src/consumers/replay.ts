@@ -57,7 +57,7 @@ async function replayOnce(
   const { partition, workerId, batchTimeoutMs } = context;
   const [, assignment, checkpoint] = await Promise.all([
     beginBatch(connection, "READ COMMITTED"),
-    lockAssignment(connection, partition.name, batchTimeoutMs),
+    lockAssignment(connection, partition.name, batchTimeoutMs, workerId),
     lockCheckpoint(connection, partition.name, undefined),
   ]);
   if (assignment?.ownerId !== workerId || checkpoint?.state !== undefined) {

@@ -8,7 +8,9 @@ import type { WorkerProcessSpec } from "./worker-process.ts";
 export interface WorkerProcess {
   /** Of the worker that runs in it. */
   readonly id: string;
-  kill(signal: "SIGKILL" | "SIGTERM" | "SIGSTOP" | "SIGCONT"): void;
+  kill(signal: "SIGKILL" | "SIGTERM" | "SIGSTOP" | "SIGCONT" | "SIGUSR2"): void;
+  /** What it has said until now. */
+  readonly said: readonly string[];
   /** Resolves with the exit code, `null` after a signal, and all that it said. */
   readonly ended: Promise<{ readonly code: number | null; readonly said: readonly string[] }>;
 }
@@ -46,6 +48,7 @@ export async function startWorkerProcess(spec: WorkerProcessSpec): Promise<Worke
   return {
     id,
     kill: (signal) => void child.kill(signal),
+    said,
     ended: exited.then(([code]) => ({ code, said })),
   };
 }

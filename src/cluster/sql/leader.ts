@@ -13,13 +13,18 @@ const isSilent = (seconds: string): string => `
 const TRY_LOCK = statement(
   "leader_try_lock",
   `SELECT pg_try_advisory_lock($1::bigint) AS held,
-          EXISTS (SELECT FROM {schema}.leader_term AS term WHERE ${isSilent("$2")}) AS is_silent`,
+          EXISTS (SELECT FROM {schema}.leader_term AS term WHERE ${isSilent("$2")}) AS is_silent,
+          (SELECT extract(epoch FROM node.heartbeat_at - NOW())::float8 + $2::float8
+             FROM {schema}.leader_term AS term
+             JOIN {worker_nodes} AS node ON node.worker_id = term.leader_id) AS expires_in`,
 );
 
 export interface LockTried {
   readonly held: boolean;
   /** Whether whoever leads stopped beating. */
   readonly isSilent: boolean;
+  /** Seconds until whoever leads is silent, unless it beats before; undefined if it never is. */
+  readonly expiresInSeconds: number | undefined;
 }
 
 export async function tryLeaderLock(
@@ -28,8 +33,15 @@ export async function tryLeaderLock(
   timeoutSeconds: number | undefined,
 ): Promise<LockTried> {
   const values = [String(key), timeoutSeconds ?? null];
-  const [row] = await db.query<{ held: boolean; is_silent: boolean }>(TRY_LOCK, values);
-  return { held: row?.held === true, isSilent: row?.is_silent === true };
+  const [row] = await db.query<{ held: boolean; is_silent: boolean; expires_in: number | null }>(
+    TRY_LOCK,
+    values,
+  );
+  return {
+    held: row?.held === true,
+    isSilent: row?.is_silent === true,
+    expiresInSeconds: row?.expires_in ?? undefined,
+  };
 }
 
 // The lock lives as long as its session, and the session of a process that was paused lives on. The
@@ -91,6 +103,19 @@ export async function takeLease(
 ): Promise<boolean> {
   const rows = await db.query(TAKE_LEASE, [workerId, ttlSeconds]);
   return rows.length === 1;
+}
+
+const LEASE_LEFT = statement(
+  "leader_lease_left",
+  `SELECT extract(epoch FROM expires_at - NOW())::float8 AS seconds
+     FROM {worker_leader_election}
+    WHERE lease_key = 'leader'`,
+);
+
+/** How long whoever has the lease keeps it, unless it is renewed. */
+export async function readLeaseLeft(db: Queryable): Promise<number> {
+  const [row] = await db.query<{ seconds: number }>(LEASE_LEFT);
+  return row?.seconds ?? 0;
 }
 
 const RELEASE_LEASE = statement(

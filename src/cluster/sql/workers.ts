@@ -236,16 +236,18 @@ const LIVE = statement(
   "workers_live",
   `SELECT node.worker_id,
           info.capabilities,
+          COALESCE(info.status, 'active') = 'active' AS is_active,
           extract(epoch FROM node.heartbeat_at - NOW())::float8 + $1::float8 AS expires_in
      FROM {worker_nodes} AS node
      LEFT JOIN {schema}.worker_info AS info ON info.worker_id = node.worker_id
-    WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)
-      AND COALESCE(info.status, 'active') = 'active'`,
+    WHERE node.heartbeat_at >= NOW() - make_interval(secs => $1::float8)`,
 );
 
 export interface LiveWorker {
   readonly workerId: string;
   readonly capabilities: readonly string[] | undefined;
+  /** False while it drains: it is given nothing more. */
+  readonly isActive: boolean;
   /** Seconds until it counts as dead, unless it beats before. */
   readonly expiresInSeconds: number;
 }
@@ -257,11 +259,13 @@ export async function readLiveWorkers(
   const rows = await db.query<{
     worker_id: string;
     capabilities: string[] | null;
+    is_active: boolean;
     expires_in: number;
   }>(LIVE, [timeoutSeconds]);
   return rows.map((row) => ({
     workerId: row.worker_id,
     capabilities: row.capabilities ?? undefined,
+    isActive: row.is_active,
     expiresInSeconds: row.expires_in,
   }));
 }

@@ -1,3 +1,4 @@
+import { batchMark } from "../../cluster/sql/dead-batches.ts";
 import type { Connection, Queryable } from "../../db/database.ts";
 import { isDivisionByZero } from "../../db/sqlstate.ts";
 import { statement } from "../../db/statement.ts";
@@ -21,24 +22,31 @@ export async function rollbackBatch(tx: Connection): Promise<void> {
 
 // Lock order of the whole product: assignment, then checkpoint, then anything else. The server's
 // own timeouts are set along with it: they end a batch that this process cannot end itself, such
-// as one that is stopped between two statements and would keep its locks for ever.
+// as one that is stopped between two statements and would keep its locks for ever. The mark tells
+// the leader whose batch it is, through any pooler and to the end of the transaction: it ends those
+// of dead workers sooner.
 const LOCK_ASSIGNMENT = statement(
   "batch_lock_assignment",
   `SELECT worker_id,
           set_config('statement_timeout', $2, true),
-          set_config('idle_in_transaction_session_timeout', $2, true)
+          set_config('idle_in_transaction_session_timeout', $2, true),
+          pg_advisory_xact_lock_shared(${batchMark("$3")})
      FROM {consumer_assignments}
     WHERE consumer_name = $1
       FOR UPDATE`,
 );
 
-/** The owner, who cannot change until the transaction ends. */
+/**
+ * The owner, who cannot change until the transaction ends. When a worker asks, the transaction ends
+ * with its death; a person's act is nobody's.
+ */
 export async function lockAssignment(
   tx: Queryable,
   partition: string,
   timeoutMs: number,
+  workerId?: string,
 ): Promise<{ ownerId: string | undefined } | undefined> {
-  const values = [partition, `${Math.max(1, Math.ceil(timeoutMs))}ms`];
+  const values = [partition, `${Math.max(1, Math.ceil(timeoutMs))}ms`, workerId ?? null];
   const [row] = await tx.query<{ worker_id: string | null }>(LOCK_ASSIGNMENT, values);
   return row === undefined ? undefined : { ownerId: row.worker_id ?? undefined };
 }

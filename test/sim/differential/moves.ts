@@ -198,7 +198,8 @@ export class Moves {
       return (db) => deleteWorker(db, worker);
     },
     liveWorkers: () => async (db) => {
-      return ids((await readLiveWorkers(db, MARGIN_SECONDS)).map((one) => one.workerId));
+      const live = await readLiveWorkers(db, MARGIN_SECONDS);
+      return ids(live.map((one) => `${one.workerId} ${one.isActive}`));
     },
     announce: () => (db) => announceChange(db, "changes"),
     moveFree: () => {

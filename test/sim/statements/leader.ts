@@ -15,6 +15,13 @@ const isSilent = ({ run, tables }: Scene, seconds: unknown): boolean => {
   );
 };
 
+const expiresIn = ({ run, tables }: Scene, seconds: unknown): number | null => {
+  if (seconds === null) return null;
+  const [term] = run.rows(tables.terms);
+  const [node] = run.rows(tables.nodes, (one) => one.workerId === term?.leaderId);
+  return node === undefined ? null : (node.heartbeatAt - run.now + secondsToMs(seconds)) / 1_000;
+};
+
 /** What a leader says it acts under; whoever checks compares it with the row. */
 export interface LeaderAct {
   readonly term: number;
@@ -44,7 +51,7 @@ export const leaderStatements: SimStatements = {
     const holder = server.advisory.get(String(key));
     const held = holder === undefined || holder === session;
     if (held) server.advisory.set(String(key), session);
-    return [{ held, is_silent: isSilent(scene, seconds) }];
+    return [{ held, is_silent: isSilent(scene, seconds), expires_in: expiresIn(scene, seconds) }];
   }),
   leader_oust: reading((scene, [high, low, seconds]) => {
     const { server, session } = scene;
@@ -81,6 +88,11 @@ export const leaderStatements: SimStatements = {
     yield* run.refer(tables.nodes, (node) => node.workerId === workerId);
     return [{}];
   },
+  leader_lease_left: reading(({ run, tables }) =>
+    run
+      .rows(tables.leases, (lease) => lease.leaseKey === "leader")
+      .map(({ expiresAt }) => ({ seconds: (expiresAt - run.now) / 1_000 })),
+  ),
   *leader_release_lease({ run, tables }, [workerId]) {
     return yield* run.updateAll(
       tables.leases,

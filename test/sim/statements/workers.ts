@@ -130,11 +130,12 @@ export const workerStatements: SimStatements = {
     const timeoutMs = secondsToMs(seconds);
     return run
       .rows(tables.nodes, (node) => node.heartbeatAt >= run.now - timeoutMs)
-      .flatMap(({ workerId, heartbeatAt }) => {
+      .map(({ workerId, heartbeatAt }) => {
         const [info] = run.rows(tables.infos, (one) => one.workerId === workerId);
-        if ((info?.status ?? "active") !== "active") return [];
+        const is_active = (info?.status ?? "active") === "active";
         const expires_in = (heartbeatAt - run.now + timeoutMs) / 1_000;
-        return [{ worker_id: workerId, capabilities: info?.capabilities ?? null, expires_in }];
+        const capabilities = info?.capabilities ?? null;
+        return { worker_id: workerId, capabilities, is_active, expires_in };
       });
   }),
   *cluster_announce({ run, tables }, [channel]) {
@@ -147,6 +148,8 @@ export const workerStatements: SimStatements = {
       worker_id: workerId,
     })),
   ),
+  // No batch runs here that could have marked its transaction.
+  dead_batches_end: reading(() => []),
   *assignments_move({ run, tables }, [term, leaderId, names, expected, owners]) {
     if (!(yield* holdTerm(run, tables, term, leaderId))) return [];
     const [byName, from, to] = [names, expected, owners] as (string | null)[][];
