@@ -52,7 +52,7 @@ export function partitionSuite(at: () => Place): void {
       // A link to one partition opens it.
       await page.goto(`${url}/consumers?name=shipments%2F1`);
       await rowNamed("shipments/1").waitFor();
-      await page.getByRole("heading", { name: "shipments/1", level: 2 }).waitFor();
+      await page.getByRole("heading", { name: "shipments/1", exact: true }).waitFor();
       expect(seen.faults).toEqual([]);
     });
   });

@@ -90,17 +90,22 @@ function Resume({ consumer: { name, state, poison }, isWhole, onClose }: AskProp
       }
       onClose={onClose}
     >
-      <p>
-        {isWhole
-          ? "All of its partitions that were stopped go on where they are. One whose handler was " +
-            "not fixed will stop at its event again. Parked events are replayed in order first."
-          : state === "quarantined"
-            ? `It tries position ${formatCount(poison?.position ?? "0")} again. Unless its handler ` +
-              "was fixed, it will stop there again."
-            : "It goes on where it is. Events that were parked are replayed in order first."}
-      </p>
+      <p>{whatGoesOn(isWhole, state, poison?.position)}</p>
     </Confirm>
   );
+}
+
+function whatGoesOn(isWhole: boolean, state: Consumer["state"], position = "0"): string {
+  if (isWhole) {
+    return (
+      "All of its partitions that were stopped go on where they are. One whose handler was not " +
+      "fixed will stop at its event again. Parked events are replayed in order first."
+    );
+  }
+  return state === "quarantined"
+    ? `It tries position ${formatCount(position)} again. Unless its handler was fixed, it will ` +
+        "stop there again."
+    : "It goes on where it is. Events that were parked are replayed in order first.";
 }
 
 function Skip({ consumer: { name, poison }, onClose }: AskProps) {

@@ -73,8 +73,7 @@ function ChosenGroup({ group: { name, partitions, whole } }: { group: ConsumerGr
       <ConsumerPanel key={name} consumer={whole} partitions={partitions.length}>
         {stopped.map((one) => (
           <p key={one.name} className="mt-3 text-bad">
-            {one.name} stopped at position {formatCount(one.poison?.position ?? one.checkpoint)}:{" "}
-            {one.poison?.error ?? "no error was recorded"}.{" "}
+            {describeStop(one)}{" "}
             <Link
               href={`/consumers?name=${encodeURIComponent(one.name)}`}
               className="text-ink underline"
@@ -87,6 +86,11 @@ function ChosenGroup({ group: { name, partitions, whole } }: { group: ConsumerGr
       <RebuildOf name={name} />
     </>
   );
+}
+
+function describeStop({ name, checkpoint, poison }: Consumer): string {
+  const position = formatCount(poison?.position ?? checkpoint);
+  return `${name} stopped at position ${position}: ${poison?.error ?? "no error was recorded"}.`;
 }
 
 const RebuildOf = ({ name }: { name: string }) =>
