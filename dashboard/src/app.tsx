@@ -1,5 +1,5 @@
 import { lazy, type ReactNode, Suspense } from "react";
-import { Route, Switch } from "wouter";
+import { Route, Switch, useLocation } from "wouter";
 import { AuditPage } from "./pages/audit/audit-page.tsx";
 import { ConsumersPage } from "./pages/consumers/consumers-page.tsx";
 import { DeadPage } from "./pages/dead/dead-page.tsx";
@@ -11,6 +11,7 @@ import { TaskPage } from "./pages/tasks/task-page.tsx";
 import { TasksPage } from "./pages/tasks/tasks-page.tsx";
 import { TenantsPage } from "./pages/tenants/tenants-page.tsx";
 import { useSession } from "./session/session.tsx";
+import { ErrorBoundary } from "./ui/error-boundary.tsx";
 import { Frame } from "./ui/frame.tsx";
 import { Page } from "./ui/page.tsx";
 
@@ -22,62 +23,66 @@ const ShopPage = lazy(async () => {
 
 /** Where everything is. A place that the token does not open is not there. */
 export function App() {
+  const [location] = useLocation();
   return (
     <Frame>
-      <Switch>
-        <Route path="/">
-          <OverviewPage />
-        </Route>
-        <Route path="/queues">
-          <For act="queue.read">
-            <QueuesPage />
-          </For>
-        </Route>
-        <Route path="/tasks">
-          <TasksPage />
-        </Route>
-        <Route path="/tasks/:id">{({ id }) => <TaskPage key={id} id={id} />}</Route>
-        <Route path="/dead-letters">
-          <For act="dead.read">
-            <DeadPage />
-          </For>
-        </Route>
-        <Route path="/consumers">
-          <For act="cluster.read">
-            <ConsumersPage />
-          </For>
-        </Route>
-        <Route path="/ring">
-          <For act="cluster.read">
-            <RingPage />
-          </For>
-        </Route>
-        <Route path="/schedules">
-          <For act="schedule.read">
-            <SchedulesPage />
-          </For>
-        </Route>
-        <Route path="/audit">
-          <For act="cluster.read">
-            <AuditPage />
-          </For>
-        </Route>
-        <Route path="/shop">
-          <For act="cluster.read" page="shop">
-            <Suspense fallback={<p className="text-muted">Loading…</p>}>
-              <ShopPage />
-            </Suspense>
-          </For>
-        </Route>
-        <Route path="/tenants">
-          <For act="cluster.read">
-            <TenantsPage />
-          </For>
-        </Route>
-        <Route>
-          <NotThere />
-        </Route>
-      </Switch>
+      {/* Anew with each place: what cannot be drawn is left by going elsewhere. */}
+      <ErrorBoundary key={location}>
+        <Switch>
+          <Route path="/">
+            <OverviewPage />
+          </Route>
+          <Route path="/queues">
+            <For act="queue.read">
+              <QueuesPage />
+            </For>
+          </Route>
+          <Route path="/tasks">
+            <TasksPage />
+          </Route>
+          <Route path="/tasks/:id">{({ id }) => <TaskPage key={id} id={id} />}</Route>
+          <Route path="/dead-letters">
+            <For act="dead.read">
+              <DeadPage />
+            </For>
+          </Route>
+          <Route path="/consumers">
+            <For act="cluster.read">
+              <ConsumersPage />
+            </For>
+          </Route>
+          <Route path="/ring">
+            <For act="cluster.read">
+              <RingPage />
+            </For>
+          </Route>
+          <Route path="/schedules">
+            <For act="schedule.read">
+              <SchedulesPage />
+            </For>
+          </Route>
+          <Route path="/audit">
+            <For act="cluster.read">
+              <AuditPage />
+            </For>
+          </Route>
+          <Route path="/shop">
+            <For act="cluster.read" page="shop">
+              <Suspense fallback={<p className="text-muted">Loading…</p>}>
+                <ShopPage />
+              </Suspense>
+            </For>
+          </Route>
+          <Route path="/tenants">
+            <For act="cluster.read">
+              <TenantsPage />
+            </For>
+          </Route>
+          <Route>
+            <NotThere />
+          </Route>
+        </Switch>
+      </ErrorBoundary>
     </Frame>
   );
 }

@@ -17,6 +17,7 @@ const queue = (name: string, depth: number): QueueView => ({
 });
 
 const status = (latest: bigint, checkpoint: bigint): Status => ({
+  at: new Date(0),
   latestPosition: latest,
   leader: { term: 2n, workerId: undefined },
   workers: [],

@@ -1,3 +1,4 @@
+import { catchUpSeconds } from "../consumers/catch-up.ts";
 import type { ConsumerStatus, Status, WorkerStatus } from "../consumers/status.ts";
 import type { QueueView } from "../tasks/queue-admin.ts";
 import { colors } from "./output.ts";
@@ -139,8 +140,8 @@ function consumerLines(consumers: readonly ConsumerStatus[], rates: Rates): stri
 /** At this pace; nothing is said where it does not come closer. */
 function untilHead({ name, lag }: ConsumerStatus, { consumers, events }: Rates): string {
   if (lag === 0n) return "there";
-  const closing = (consumers.get(name) ?? 0) - (events ?? 0);
-  return closing <= 0 ? "-" : formatSeconds(Number(lag) / closing);
+  const seconds = catchUpSeconds(Number(lag), consumers.get(name) ?? 0, events ?? 0);
+  return seconds === undefined ? "-" : formatSeconds(seconds);
 }
 
 function queueLines(queues: readonly QueueView[], rates: Rates): string[] {

@@ -4,7 +4,7 @@ import { readLatestPosition } from "../events/sql/read.ts";
 import { closedBy } from "./frontier.ts";
 import { type ConsumerRow, listConsumers, PARKED_MAX } from "./sql/admin.ts";
 import { type FrontierHolder, observe, openEpoch, readFrontierHolders } from "./sql/frontier.ts";
-import { readLeader, readMissingPositions, readWorkers } from "./sql/status.ts";
+import { readLeader, readMissingPositions, readNow, readWorkers } from "./sql/status.ts";
 
 export interface WorkerStatus {
   readonly id: string;
@@ -59,6 +59,8 @@ export interface GapStatus {
 }
 
 export interface Status {
+  /** When it was looked, by the clock of the database, as all instants and ages in it are. */
+  readonly at: Date;
   readonly latestPosition: bigint;
   readonly leader: { readonly term: bigint; readonly workerId: string | undefined };
   readonly workers: readonly WorkerStatus[];
@@ -68,7 +70,8 @@ export interface Status {
 
 /** Everything a person asks first, read from the tables: no worker needs to be reachable. */
 export async function readStatus(db: Database, sequence: string): Promise<Status> {
-  const [rows, workers, leader] = [
+  const [at, rows, workers, leader] = [
+    await readNow(db),
     await listConsumers(db),
     await readWorkers(db),
     await readLeader(db),
@@ -76,6 +79,7 @@ export async function readStatus(db: Database, sequence: string): Promise<Status
   const consumers = rows.map(toConsumerStatus);
   const leaderId = leader?.leader_id ?? undefined;
   return {
+    at,
     latestPosition: rows[0] === undefined ? await readLatestPosition(db) : BigInt(rows[0].latest),
     leader: { term: BigInt(leader?.term ?? 0), workerId: leaderId },
     workers: workers.map((worker) => ({

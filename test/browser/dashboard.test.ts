@@ -10,6 +10,7 @@ import { actSuite } from "./act-suite.ts";
 import { axe, LAYOUT } from "./axe.ts";
 import { buildDashboard } from "./build.ts";
 import { operatorSuite } from "./operator-suite.ts";
+import { partitionSuite } from "./partition-suite.ts";
 import { pictureSuite } from "./picture-suite.ts";
 import {
   bank,
@@ -26,6 +27,7 @@ import {
   type Visit,
 } from "./scene.ts";
 import { sightSuite } from "./sight-suite.ts";
+import { steadySuite } from "./steady-suite.ts";
 import { troubleSuite } from "./trouble-suite.ts";
 
 const FIRST_LOAD_MAX = 200_000;
@@ -270,6 +272,8 @@ operatorSuite(() => ({ shop, browser }));
 sightSuite(() => ({ shop, browser }));
 actSuite(() => ({ shop, browser }));
 troubleSuite(() => ({ shop, browser }));
+steadySuite(() => ({ shop, browser }));
+partitionSuite(() => ({ shop, browser }));
 
 const PAGES = [
   "/",

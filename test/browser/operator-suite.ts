@@ -266,6 +266,7 @@ export function operatorSuite(at: () => Place): void {
       const { page, seen } = await visit();
       await menu(page, "Dead letters");
       await page.getByLabel("Kind").fill("invoice");
+      await page.waitForURL(/kind=invoice/);
       await page.getByRole("button", { name: "Redrive all" }).click();
       await page.getByRole("dialog").getByText("Those of kind invoice.").waitFor();
       await page.getByRole("heading", { name: "Redrive 2 dead letters?" }).waitFor();
@@ -276,6 +277,7 @@ export function operatorSuite(at: () => Place): void {
         expect(await states()).toEqual(["completed", "completed", "dead"]),
       );
       await page.getByLabel("Kind").fill("fee");
+      await page.waitForURL(/kind=fee/);
       await page.getByRole("button", { name: "Purge all" }).click();
       await confirm(page, "Delete for good");
       await page.getByText("Nothing like that.").waitFor();
@@ -329,7 +331,7 @@ export function operatorSuite(at: () => Place): void {
       await page.getByText(`Caused by the event at position ${position}`).waitFor();
       await page.getByText("OrderPaid of shop s-1").waitFor();
       expect(await page.getByText(note).count()).toBe(2);
-      const about = page.getByRole("region", { name: "About it" });
+      const about = page.getByRole("region", { name: "Details" });
       await about.getByText(TRACE.id, { exact: true }).waitFor();
       await about.getByText(TRACE.span, { exact: true }).waitFor();
       await page.getByRole("link", { name: "s-1", exact: true }).click();

@@ -43,6 +43,8 @@ export interface Shop {
   readonly mill: Tidemill;
   /** Breaks every connection between browsers and the server. */
   readonly cut: () => void;
+  /** The server cannot be reached until what it returns is called. */
+  readonly leave: () => () => void;
   /** How many streams of the feed the server has open. */
   readonly streams: () => Promise<number>;
   /** Another worker like the first. */
@@ -142,6 +144,7 @@ export async function openShop(dashboard: string): Promise<Shop> {
     url: `http://127.0.0.1:${line.port}`,
     mill,
     cut: line.cut,
+    leave: line.leave,
     hire,
     session: () => database.session(),
     async streams() {
@@ -152,9 +155,14 @@ export async function openShop(dashboard: string): Promise<Shop> {
 }
 
 /** A way to the server that can be cut. */
-async function lineTo(port: number): Promise<{ readonly port: number; readonly cut: () => void }> {
+async function lineTo(port: number): Promise<Pick<Shop, "cut" | "leave"> & { port: number }> {
+  let isAway = false;
   const sockets = new Set<Socket>();
   const line = createServer((near) => {
+    if (isAway) {
+      near.destroy();
+      return;
+    }
     const far = connect(port, "127.0.0.1");
     for (const [one, other] of [
       [near, far],
@@ -172,6 +180,13 @@ async function lineTo(port: number): Promise<{ readonly port: number; readonly c
   const cut = (): void => {
     for (const socket of sockets) socket.destroy();
   };
+  const leave = (): (() => void) => {
+    isAway = true;
+    cut();
+    return () => {
+      isAway = false;
+    };
+  };
   line.listen(0, "127.0.0.1");
   await once(line, "listening");
   onCleanup(async () => {
@@ -179,7 +194,7 @@ async function lineTo(port: number): Promise<{ readonly port: number; readonly c
     line.close();
     await once(line, "close");
   }, "file");
-  return { port: (line.address() as AddressInfo).port, cut };
+  return { port: (line.address() as AddressInfo).port, cut, leave };
 }
 
 /** One browser for all; every test has a context, which is another person. */

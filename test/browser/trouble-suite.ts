@@ -33,7 +33,7 @@ export function troubleSuite(at: () => Place): void {
       await shop.mill.deadLetters.purge({ ids: [id] });
       await page.getByRole("alert").waitFor();
       expect(await redrive.count()).toBe(0);
-      expect(await page.getByText("What became of it").count()).toBe(0);
+      expect(await page.getByText("Timeline").count()).toBe(0);
     });
   });
 

@@ -112,6 +112,8 @@ export interface FailingSchedule {
 }
 
 export interface ClusterStatus {
+  /** By the clock of the database, as all instants of it are. */
+  readonly at: string;
   readonly latestPosition: string;
   readonly leader: { readonly term: string; readonly workerId?: string };
   readonly workers: readonly Worker[];

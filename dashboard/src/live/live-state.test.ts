@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { ClusterStatus } from "../api/types.ts";
+import type { ClusterStatus, Queue, Worker } from "../api/types.ts";
 import type { FeedSummary, LiveEvent } from "./events.ts";
-import { consumerRate, fold, KEPT_SECONDS, NOTHING_YET, rateOf } from "./live-state.ts";
+import { appendRate, consumerRate, fold, KEPT_SECONDS, NOTHING_YET, rateOf } from "./live-state.ts";
 import { quantile } from "./quantile.ts";
 
 const summary = (atMs: number, given: Partial<FeedSummary>): LiveEvent => ({
@@ -14,6 +14,7 @@ const status = (atMs: number, checkpoint: number): LiveEvent => ({
   kind: "status",
   atMs,
   status: {
+    at: new Date(atMs).toISOString(),
     latestPosition: "100",
     leader: { term: "1" },
     workers: [],
@@ -73,6 +74,62 @@ describe("the state that events make", () => {
     const rewound = fold(going, status(4_000, 0));
     expect(consumerRate(rewound, "orders")).toBeUndefined();
   });
+});
+
+describe("a queue", () => {
+  const queue = (name: string, depth: number, oldestPendingSeconds?: number, running = 0) =>
+    ({ name, depths: { "5": depth }, oldestPendingSeconds, running }) as unknown as Queue;
+  const told = (atMs: number, ...queues: Queue[]): LiveEvent => {
+    const event = status(atMs, 0);
+    return event.kind === "status" ? { ...event, status: { ...event.status, queues } } : event;
+  };
+
+  it("is seen to move by what runs, by fewer tasks, and by another first one", () => {
+    const first = [
+      queue("still", 5, 70),
+      queue("fewer", 5, 70),
+      queue("next", 5, 70),
+      queue("runs", 5, 70),
+    ];
+    const second = [
+      queue("still", 6, 72),
+      queue("fewer", 4, 72),
+      queue("next", 5, 71),
+      queue("runs", 5, 72, 1),
+    ];
+    const { moved } = [told(10_000, ...first), told(12_000, ...second)].reduce(fold, NOTHING_YET);
+    expect(moved).toEqual({ fewer: 12, next: 12, runs: 12 });
+  });
+
+  it("is seen to move by what became of tasks, until it is gone", () => {
+    const counts = [{ queue: "mails", state: "completed" as const, count: 1 }];
+    const before = fold(NOTHING_YET, told(10_000, queue("mails", 5, 70)));
+    const after = fold(before, summary(11_000, { counts }));
+    expect(after.moved).toEqual({ mails: 11 });
+    expect(fold(after, told(12_000, queue("mails", 5, 72))).moved).toEqual({ mails: 11 });
+    expect(fold(after, told(12_000)).moved).toEqual({});
+  });
+});
+
+it("has heartbeats by the clock of the database, whatever that of the browser says", () => {
+  const event = status(10_000, 0);
+  if (event.kind !== "status") throw new Error("it is a status");
+  const worker = { id: "w", status: "active", heartbeatAgeSeconds: 3 } as Worker;
+  const ahead = { ...event.status, at: new Date(400_000).toISOString(), workers: [worker] };
+  const { moments } = fold(NOTHING_YET, { ...event, status: ahead });
+  expect(moments[0]).toMatchObject({ at: 10, serverAt: 400, beats: { w: 397 } });
+});
+
+it("tells how fast the log grows, over the same half minute", () => {
+  const grown = (atMs: number, latest: number): LiveEvent => {
+    const event = status(atMs, 0);
+    return event.kind === "status"
+      ? { ...event, status: { ...event.status, latestPosition: String(latest) } }
+      : event;
+  };
+  const state = [grown(0, 0), grown(20_000, 900), grown(40_000, 1_000)].reduce(fold, NOTHING_YET);
+  expect(appendRate(state)).toBe(5);
+  expect(appendRate(NOTHING_YET)).toBe(0);
 });
 
 describe("quantile", () => {

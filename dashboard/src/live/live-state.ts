@@ -1,4 +1,4 @@
-import type { ClusterStatus } from "../api/types.ts";
+import type { ClusterStatus, Queue } from "../api/types.ts";
 import type { Connection, FeedSummary, LiveEvent } from "./events.ts";
 
 /** What happened within one second. */
@@ -19,12 +19,16 @@ export interface Second {
 /** Figures of the whole cluster at one moment. */
 export interface Moment {
   readonly at: number;
+  /** The same by the clock of the database, which is not always that of this browser. */
+  readonly serverAt: number;
+  /** Where the log ends. */
+  readonly latest: number;
   readonly depth: number;
   readonly oldestSeconds: number;
   readonly lag: number;
   /** Of each consumer, to tell how fast it goes. */
   readonly checkpoints: Readonly<Record<string, number>>;
-  /** Of each worker, when it was last heard. */
+  /** Of each worker, when it was last heard, by the clock of the database. */
   readonly beats: Readonly<Record<string, number>>;
 }
 
@@ -37,11 +41,17 @@ export interface LiveState {
   readonly statusAtMs: number;
   /** Of each queue, how many ended in each of the last seconds. */
   readonly ended: Readonly<Record<string, readonly { at: number; count: number }[]>>;
+  /** Of each queue, when it was last seen that somebody takes its tasks. */
+  readonly moved: Readonly<Record<string, number>>;
 }
 
 export const KEPT_SECONDS = 300;
 const RATE_SECONDS = 10;
 const QUEUES_MAX = 500;
+/** Ages of the same task differ by what two looks took. */
+const SAME_SECONDS = 0.5;
+/** Of which positions per second are told. */
+const PACE_SECONDS = 30;
 
 export const NOTHING_YET: LiveState = {
   connection: { state: "connecting" },
@@ -50,6 +60,7 @@ export const NOTHING_YET: LiveState = {
   status: undefined,
   statusAtMs: 0,
   ended: {},
+  moved: {},
 };
 
 /** The state after an event. */
@@ -89,6 +100,7 @@ function withSummary(state: LiveState, summary: FeedSummary, at: number): LiveSt
     ...state,
     seconds: [...kept, addTo(before, summary)],
     ended: withEnded(state.ended, summary, at),
+    moved: { ...state.moved, ...movedBy(summary, at) },
   };
 }
 
@@ -136,25 +148,67 @@ export function rateOf({ ended }: LiveState, queue: string, nowSeconds: number):
   return recent.reduce((sum, { count }) => sum + count, 0) / RATE_SECONDS;
 }
 
+function movedBy({ counts }: FeedSummary, at: number): Record<string, number> {
+  const moves = counts.filter(({ state }) => /^(running|completed|failed|dead)$/.test(state));
+  return Object.fromEntries(moves.flatMap(({ queue }) => (queue === null ? [] : [[queue, at]])));
+}
+
 function withStatus(state: LiveState, status: ClusterStatus, atMs: number): LiveState {
   const at = atMs / 1000;
   const kept = state.moments.filter((moment) => moment.at > at - KEPT_SECONDS);
-  return { ...state, status, statusAtMs: atMs, moments: [...kept, momentOf(status, at)] };
+  return {
+    ...state,
+    status,
+    statusAtMs: atMs,
+    moments: [...kept, momentOf(status, at)],
+    moved: withMoved(state, status, at),
+  };
 }
 
-function momentOf({ queues, consumers, workers }: ClusterStatus, at: number): Moment {
-  const depthOf = (depths: Readonly<Record<string, number>> = {}): number =>
-    Object.values(depths).reduce((sum, count) => sum + count, 0);
+const depthOf = ({ depths = {} }: Queue): number =>
+  Object.values(depths).reduce((sum, count) => sum + count, 0);
+
+/** Of other tenants' tasks the feed tells nothing here: what their queues look like does. */
+function withMoved(
+  { status: before, moved }: LiveState,
+  { queues, at: asOf }: ClusterStatus,
+  at: number,
+): LiveState["moved"] {
+  const seconds = before === undefined ? 0 : (Date.parse(asOf) - Date.parse(before.at)) / 1000;
+  const known = new Map(before?.queues.map((queue) => [queue.name, queue]));
+  const next: Record<string, number> = {};
+  for (const queue of queues) {
+    const last = known.get(queue.name);
+    const isNow =
+      (queue.running ?? 0) > 0 || (last !== undefined && hasMoved(last, queue, seconds));
+    const movedAt = isNow ? at : moved[queue.name];
+    if (movedAt !== undefined) next[queue.name] = movedAt;
+  }
+  return next;
+}
+
+/** Whether there are fewer tasks, or the first that waits is another one. */
+function hasMoved(last: Queue, queue: Queue, seconds: number): boolean {
+  if (depthOf(queue) < depthOf(last)) return true;
+  const [was, is] = [last.oldestPendingSeconds, queue.oldestPendingSeconds];
+  return was !== undefined && (is === undefined || is < was + seconds - SAME_SECONDS);
+}
+
+function momentOf(status: ClusterStatus, at: number): Moment {
+  const { queues, consumers, workers, latestPosition } = status;
+  const serverAt = Date.parse(status.at) / 1000;
   const heard = workers.filter(({ status }) => status === "active" || status === "draining");
   return {
     at,
-    depth: queues.reduce((sum, { depths }) => sum + depthOf(depths), 0),
+    serverAt,
+    latest: Number(latestPosition),
+    depth: queues.reduce((sum, queue) => sum + depthOf(queue), 0),
     oldestSeconds: Math.max(0, ...queues.map((queue) => queue.oldestPendingSeconds ?? 0)),
     lag: Math.max(0, ...consumers.map((consumer) => Number(consumer.lag))),
     checkpoints: Object.fromEntries(
       consumers.map(({ name, checkpoint }) => [name, Number(checkpoint)]),
     ),
-    beats: Object.fromEntries(heard.map((one) => [one.id, at - one.heartbeatAgeSeconds])),
+    beats: Object.fromEntries(heard.map((one) => [one.id, serverAt - one.heartbeatAgeSeconds])),
   };
 }
 
@@ -165,9 +219,17 @@ export function consumerRate({ moments }: LiveState, name: string): number | und
   if (last === undefined || to === undefined) return undefined;
   const first = moments.find(({ at, checkpoints }) => {
     const from = checkpoints[name];
-    return at >= last.at - 30 && at < last.at && from !== undefined && from <= to;
+    return at >= last.at - PACE_SECONDS && at < last.at && from !== undefined && from <= to;
   });
   const from = first?.checkpoints[name];
   if (first === undefined || from === undefined) return undefined;
   return (to - from) / (last.at - first.at);
+}
+
+/** Positions per second that are appended to the log, over the same time; 0 until it is known. */
+export function appendRate({ moments }: LiveState): number {
+  const last = moments.at(-1);
+  const first = moments.find(({ at }) => last !== undefined && at >= last.at - PACE_SECONDS);
+  if (first === undefined || last === undefined || first === last) return 0;
+  return Math.max(0, (last.latest - first.latest) / (last.at - first.at));
 }

@@ -2,14 +2,14 @@ import {
   type InputHTMLAttributes,
   type SelectHTMLAttributes,
   type TextareaHTMLAttributes,
+  useCallback,
   useEffect,
   useId,
   useRef,
   useState,
 } from "react";
 
-const LOOK =
-  "min-h-8 w-full rounded-md border border-muted/60 bg-panel px-2.5 py-1 text-sm text-ink";
+const LOOK = "min-h-8 w-full rounded-md border border-edge bg-panel px-2.5 py-1 text-sm text-ink";
 
 interface Labelled {
   readonly label: string;
@@ -55,15 +55,24 @@ export function SearchField({ value, onValue, ...rest }: SearchFieldProps) {
     if (value !== told.current) setText(value);
     told.current = value;
   }, [value]);
+  const tell = useCallback((typed: string): void => {
+    if (typed === told.current) return;
+    told.current = typed;
+    latest.current(typed);
+  }, []);
   useEffect(() => {
-    if (text === told.current) return;
-    const timer = setTimeout(() => {
-      told.current = text;
-      latest.current(text);
-    }, TYPING_MS);
+    const timer = setTimeout(() => tell(text), TYPING_MS);
     return () => clearTimeout(timer);
-  }, [text]);
-  return <TextField {...rest} value={text} onChange={(event) => setText(event.target.value)} />;
+  }, [text, tell]);
+  return (
+    <TextField
+      {...rest}
+      value={text}
+      onChange={(event) => setText(event.target.value)}
+      // Whoever goes on to a button means it for what was typed.
+      onBlur={() => tell(text)}
+    />
+  );
 }
 
 export type CheckFieldProps = Labelled & Omit<InputHTMLAttributes<HTMLInputElement>, "type">;

@@ -112,7 +112,7 @@ function ThemeChoice() {
       aria-label="Colour theme"
       value={theme}
       onChange={(event) => chooseTheme(event.target.value as Theme)}
-      className="min-h-8 rounded-md border border-line bg-panel px-1.5 text-sm text-muted"
+      className="min-h-8 rounded-md border border-edge bg-panel px-1.5 text-sm text-muted"
     >
       {THEMES.map((one) => (
         <option key={one} value={one}>

@@ -83,7 +83,7 @@ function optionsOf(
     stroke: color("--muted"),
     grid: { stroke: color("--line"), width: 1 },
     ticks: { show: false },
-    font: `11px ${getComputedStyle(document.body).fontFamily}`,
+    font: `12px ${getComputedStyle(document.body).fontFamily}`,
   };
   return {
     height: HEIGHT,

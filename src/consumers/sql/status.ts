@@ -1,6 +1,14 @@
 import type { Queryable } from "../../db/database.ts";
 import { statement } from "../../db/statement.ts";
 
+const NOW = statement("status_now", "SELECT NOW() AS at");
+
+export async function readNow(db: Queryable): Promise<Date> {
+  const [row] = await db.query<{ at: Date }>(NOW);
+  if (row === undefined) throw new Error("the database did not say what time it is");
+  return row.at;
+}
+
 const WORKERS = statement(
   "status_workers",
   `SELECT COALESCE(info.worker_id, node.worker_id) AS worker_id,

@@ -175,9 +175,18 @@ export class FeedClient {
     if (!this.#isOver && this.#outbox.isEmpty && !this.#outbox.hasLost) this.#saySummary();
   }
 
-  /** Something that is said only when there is nothing else. */
-  beat(text: string): void {
-    if (!this.#isOver && this.#outbox.isEmpty && !this.#outbox.hasLost) this.#say(text);
+  /** Something that is said only when there is nothing else. Whether it was. */
+  beat(text: string): boolean {
+    if (this.#isOver || !this.#outbox.isEmpty || this.#outbox.hasLost) return false;
+    this.#say(text);
+    return true;
+  }
+
+  /** Something that is said once, behind what waits already, unless there is no room. */
+  greet(text: string): boolean {
+    if (this.#isOver || !this.#outbox.add(text, 0)) return false;
+    this.#wake?.();
+    return true;
   }
 
   /** No more comes. What is waiting is still sent. */

@@ -37,7 +37,10 @@ export class Feed {
     const { clock, logger, heartbeatMs = HEARTBEAT_MS, readStatus } = options;
     const { clientCharsMax, goodbyeMs } = options;
     const { metrics } = this;
-    const onClient = (): void => reader.bell.ring();
+    const onClient = (): void => {
+      reader.bell.ring();
+      teller?.bell.ring();
+    };
     const teller: StatusTeller | undefined =
       readStatus === undefined
         ? undefined

@@ -15,7 +15,7 @@ export interface HubOptions {
   /** For what clients have missed. What happens now comes from one reader for all of them. */
   readonly db: Queryable;
   readonly metrics: FeedMetrics;
-  /** Somebody came: the reader has something to do. */
+  /** Somebody came: there is something to read, and to tell. */
   readonly onClient: () => void;
   /** Something of the cluster has changed, and clients are told of it. */
   readonly onClusterChange?: () => void;
@@ -65,6 +65,7 @@ export class FeedHub {
   #era: string | undefined;
   #frontier = 0n;
   #clusterChanges = 0;
+  #acts = 0;
   /** Those who are behind read one after the other, and not before another tenant's turn. */
   readonly #turns = new ReadTurns();
   #isClosed = false;
@@ -94,6 +95,11 @@ export class FeedHub {
   /** Grows with every change of the cluster that is told. */
   get clusterChanges(): number {
     return this.#clusterChanges;
+  }
+
+  /** Grows with every act of somebody, which is among these changes. */
+  get acts(): number {
+    return this.#acts;
   }
 
   /** Refuses one too many. */
@@ -151,6 +157,7 @@ export class FeedHub {
     this.#sumUp(era, row);
     if (row.kind !== "task") {
       this.#clusterChanges += 1;
+      if (row.kind === "act") this.#acts += 1;
       this.#options.onClusterChange?.();
     }
     const place = { era, position: row.position };

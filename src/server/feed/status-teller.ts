@@ -7,6 +7,7 @@ import { runLoop, type TurnResult } from "../../base/loop.ts";
 import type { Service } from "../../base/supervisor.ts";
 import type { FeedClient } from "./client.ts";
 import type { FeedHub } from "./hub.ts";
+import { TimeBudget } from "./time-budget.ts";
 
 export interface StatusTellerOptions {
   readonly clock: Clock;
@@ -14,27 +15,42 @@ export interface StatusTellerOptions {
   readonly readStatus: () => Promise<object>;
 }
 
-/** How old what newcomers are told may be, and how often the others are told. */
+/** How often it is read when nothing changes. */
 const EVERY_MS = 2_000;
+/** However long a read takes: pages call what is older than ten seconds old. */
+const SLOWEST_MS = 5_000;
 const LOOK_MS = 250;
-/** How soon they are told when something has changed: what changes at once is told at once. */
+/** How soon it is read when something has changed: what changes at once is told at once. */
 const NEWS_MS = 100;
 const FAILED_MS = 5_000;
+/** A read looks at everything and writes a fence: so much of the time goes into it at most. */
+const SHARE = 0.04;
+/** And so much at once after a rest. */
+const RESTED_MS = 250;
 
 /**
  * Tells those who read summaries and may see the cluster how it is. It is read once for all of
  * them, and not at all while there are none. Those who wait for the feed are told as well: while
  * something holds it, this is how they learn what.
+ *
+ * It is read at once when something has changed, and the less often the longer changes go on and
+ * the longer a read takes. What people did has a budget of its own: others see it soon, however
+ * busy the cluster is.
  */
 export class StatusTeller implements Service {
   readonly name = "feed status";
-  /** Rung when something of the cluster has changed. */
+  /** Rung when somebody came, or something of the cluster has changed. */
   readonly bell = new Bell();
   readonly #hub: () => FeedHub;
   readonly #options: StatusTellerOptions;
-  #told = new WeakSet<FeedClient>();
-  #toldAtMs = Number.NEGATIVE_INFINITY;
-  #toldChanges = 0;
+  readonly #budget = new TimeBudget(SHARE, RESTED_MS);
+  readonly #actBudget = new TimeBudget(SHARE, RESTED_MS);
+  #text = "";
+  /** How often it was read, and which of them each client was told. */
+  #reads = 0;
+  readonly #told = new WeakMap<FeedClient, number>();
+  #readAtMs = Number.NEGATIVE_INFINITY;
+  #seen = { changes: 0, acts: 0 };
 
   constructor(hub: () => FeedHub, options: StatusTellerOptions) {
     this.#hub = hub;
@@ -51,25 +67,45 @@ export class StatusTeller implements Service {
   }
 
   async #tell(): Promise<TurnResult> {
+    const { clock } = this.#options;
+    if (this.#listeners().length === 0) return { restMs: LOOK_MS };
+    if (this.#dueInMs(clock.now()) <= 0) await this.#read();
+    for (const client of this.#listeners()) {
+      if (this.#told.get(client) === this.#reads) continue;
+      // Who has just come has not taken its first words yet, and is told behind them.
+      const isSent = this.#told.has(client) ? client.beat(this.#text) : client.greet(this.#text);
+      if (isSent) this.#told.set(client, this.#reads);
+    }
+    return { restMs: Math.max(0, Math.min(LOOK_MS, this.#dueInMs(clock.now()))) };
+  }
+
+  async #read(): Promise<void> {
     const { clock, readStatus } = this.#options;
-    const { clusterChanges } = this.#hub();
-    const hasNews = clusterChanges > this.#toldChanges;
-    const waitedMs = clock.now() - this.#toldAtMs;
-    if (hasNews && waitedMs < NEWS_MS) {
-      return { restMs: NEWS_MS - waitedMs, isDeaf: true };
-    }
-    const isDue = hasNews || waitedMs >= EVERY_MS;
-    const rest = { restMs: LOOK_MS };
-    const wanting = this.#listeners().filter((client) => isDue || !this.#told.has(client));
-    this.#toldChanges = clusterChanges;
-    if (wanting.length === 0) return rest;
-    const text = `event: status\ndata: ${writeJson(await readStatus())}\n\n`;
-    for (const client of wanting) {
-      client.beat(text);
-      this.#told.add(client);
-    }
-    if (isDue) this.#toldAtMs = clock.now();
-    return rest;
+    const { clusterChanges: changes, acts } = this.#hub();
+    const startedAtMs = clock.now();
+    const budget = this.#dueByItselfInMs(startedAtMs) <= 0 ? this.#budget : this.#actBudget;
+    this.#seen = { changes, acts };
+    this.#readAtMs = startedAtMs;
+    this.#text = `event: status\ndata: ${writeJson(await readStatus())}\n\n`;
+    this.#reads += 1;
+    const endedAtMs = clock.now();
+    budget.spend(endedAtMs - this.#readAtMs, endedAtMs);
+  }
+
+  #dueInMs(nowMs: number): number {
+    const dueMs = this.#dueByItselfInMs(nowMs);
+    if (this.#hub().acts === this.#seen.acts) return dueMs;
+    const newsMs = NEWS_MS - (nowMs - this.#readAtMs);
+    return Math.min(dueMs, Math.max(newsMs, this.#actBudget.waitMs(nowMs)));
+  }
+
+  /** Whatever people did. */
+  #dueByItselfInMs(nowMs: number): number {
+    const restedMs = nowMs - this.#readAtMs;
+    const { clusterChanges, acts } = this.#hub();
+    const hasNews = clusterChanges - acts > this.#seen.changes - this.#seen.acts;
+    const dueMs = Math.max((hasNews ? NEWS_MS : EVERY_MS) - restedMs, this.#budget.waitMs(nowMs));
+    return Math.min(dueMs, SLOWEST_MS - restedMs);
   }
 
   #listeners(): FeedClient[] {

@@ -68,6 +68,7 @@ it("prints one JSON document, with positions as strings", async () => {
   await quarantine(database);
   const status = JSON.parse(await cli(database.url, "status", "--json")) as Status;
   expect(status).toMatchObject({
+    at: expect.stringMatching(/^\d{4}-.+Z$/),
     latestPosition: "3",
     leader: { term: "1" },
     workers: [{ status: "stopped", pid: process.pid, assigned: [] }],

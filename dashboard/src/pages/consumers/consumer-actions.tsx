@@ -10,11 +10,17 @@ import { TextField } from "../../ui/field.tsx";
 
 type Asked = "pause" | "resume" | "skip" | "rewind";
 
+export interface ConsumerActionsProps {
+  readonly consumer: Consumer;
+  /** Whether it is split: then acts are about all of its partitions. */
+  readonly isWhole?: boolean;
+}
+
 /** What may be done to a consumer as it is now, each after asking. */
-export function ConsumerActions({ consumer }: { consumer: Consumer }) {
+export function ConsumerActions({ consumer, isWhole = false }: ConsumerActionsProps) {
   const { may } = useSession();
   const [asked, setAsked] = useState<Asked>();
-  const props = { consumer, onClose: () => setAsked(undefined) };
+  const props = { consumer, isWhole, onClose: () => setAsked(undefined) };
   const { state, parkedEvents } = consumer;
   const isStopped = state === "paused" || state === "quarantined";
   if (!may("cluster.change")) return null;
@@ -25,8 +31,8 @@ export function ConsumerActions({ consumer }: { consumer: Consumer }) {
           Resume
         </Button>
       ) : null}
-      {isStopped ? null : <Button onClick={() => setAsked("pause")}>Pause</Button>}
-      {state === "quarantined" ? (
+      {isStopped && !isWhole ? null : <Button onClick={() => setAsked("pause")}>Pause</Button>}
+      {state === "quarantined" && !isWhole ? (
         <Button kind="danger" onClick={() => setAsked("skip")}>
           Skip the event
         </Button>
@@ -44,12 +50,13 @@ export function ConsumerActions({ consumer }: { consumer: Consumer }) {
 
 interface AskProps {
   readonly consumer: Consumer;
+  readonly isWhole: boolean;
   readonly onClose: () => void;
 }
 
 const pathOf = (name: string, act: string): string => `/v1/consumers/${part(name)}/${act}`;
 
-function Pause({ consumer: { name }, onClose }: AskProps) {
+function Pause({ consumer: { name }, isWhole, onClose }: AskProps) {
   const { api } = useSession();
   const act = useAct();
   return (
@@ -62,12 +69,15 @@ function Pause({ consumer: { name }, onClose }: AskProps) {
       }
       onClose={onClose}
     >
-      <p>It stops after its batch in flight, and falls behind until somebody resumes it.</p>
+      <p>
+        {isWhole ? "Each of its partitions" : "It"} stops after its batch in flight, and falls
+        behind until somebody resumes it.
+      </p>
     </Confirm>
   );
 }
 
-function Resume({ consumer: { name, state, poison }, onClose }: AskProps) {
+function Resume({ consumer: { name, state, poison }, isWhole, onClose }: AskProps) {
   const { api } = useSession();
   const act = useAct();
   return (
@@ -80,14 +90,22 @@ function Resume({ consumer: { name, state, poison }, onClose }: AskProps) {
       }
       onClose={onClose}
     >
-      <p>
-        {state === "quarantined"
-          ? `It tries position ${formatCount(poison?.position ?? "0")} again. Unless its handler ` +
-            "was fixed, it will stop there again."
-          : "It goes on where it is. Events that were parked are replayed in order first."}
-      </p>
+      <p>{whatGoesOn(isWhole, state, poison?.position)}</p>
     </Confirm>
   );
+}
+
+function whatGoesOn(isWhole: boolean, state: Consumer["state"], position = "0"): string {
+  if (isWhole) {
+    return (
+      "All of its partitions that were stopped go on where they are. One whose handler was not " +
+      "fixed will stop at its event again. Parked events are replayed in order first."
+    );
+  }
+  return state === "quarantined"
+    ? `It tries position ${formatCount(position)} again. Unless its handler was fixed, it will ` +
+        "stop there again."
+    : "It goes on where it is. Events that were parked are replayed in order first.";
 }
 
 function Skip({ consumer: { name, poison }, onClose }: AskProps) {
@@ -113,7 +131,7 @@ function Skip({ consumer: { name, poison }, onClose }: AskProps) {
   );
 }
 
-function Rewind({ consumer: { name, checkpoint }, onClose }: AskProps) {
+function Rewind({ consumer: { name, checkpoint }, isWhole, onClose }: AskProps) {
   const { api } = useSession();
   const act = useAct();
   const [to, setTo] = useState("");
@@ -132,7 +150,9 @@ function Rewind({ consumer: { name, checkpoint }, onClose }: AskProps) {
     >
       <p>
         Every event above that position is handled again. Effects that are not written as “insert or
-        update” happen twice. It is at {formatCount(checkpoint)} now; 0 is before the first event.
+        update” happen twice.{" "}
+        {isWhole ? "All of its partitions are rewound; the last of them" : "It"} is at{" "}
+        {formatCount(checkpoint)} now; 0 is before the first event.
       </p>
       <TextField
         label="To position"

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { readEvent } from "../../api/events.ts";
 import type { Consumer, Poison } from "../../api/types.ts";
 import { formatCount, formatSeconds, plural } from "../../format.ts";
@@ -10,27 +11,37 @@ import { Ago } from "../../ui/time.tsx";
 import { ConsumerActions } from "./consumer-actions.tsx";
 import { describeParked } from "./parked-text.ts";
 
-/** One consumer, or one partition: where it is, what stops it, and what may be done. */
-export function ConsumerPanel({ consumer }: { consumer: Consumer }) {
+export interface ConsumerPanelProps {
+  readonly consumer: Consumer;
+  /** Of a whole consumer that is split: how many there are. */
+  readonly partitions?: number;
+  readonly children?: ReactNode;
+}
+
+/** A consumer, or one partition: where it is, what stops it, and what may be done. */
+export function ConsumerPanel({ consumer, partitions, children }: ConsumerPanelProps) {
+  const isWhole = partitions !== undefined;
   const { name, state, checkpoint, lag, lagSeconds, workerId, reason, poison } = consumer;
   return (
-    <Panel title={name} aside={<ConsumerActions consumer={consumer} />}>
+    <Panel title={name} aside={<ConsumerActions consumer={consumer} isWhole={isWhole} />}>
       <Facts
         items={[
           ["State", <State key="state" name={state} />],
           ...(reason === undefined ? [] : [["Reason", reason] as const]),
-          ["Position", formatCount(checkpoint)],
+          ...(isWhole ? [["Partitions", String(partitions)] as const] : []),
+          [isWhole ? "Lowest position" : "Position", formatCount(checkpoint)],
           [
-            "Behind",
+            isWhole ? "Behind, all together" : "Behind",
             lagSeconds === undefined
               ? plural(Number(lag), "event")
               : `${plural(Number(lag), "event")}, the first ${formatSeconds(lagSeconds)} old`,
           ],
-          ["Worker", workerId ?? "none"],
+          ...(isWhole ? [] : [["Worker", workerId ?? "none"] as const]),
           ...(consumer.parkedEvents === 0 ? [] : [["Parked", describeParked(consumer)] as const]),
         ]}
       />
       {poison === undefined ? null : <PoisonStory poison={poison} />}
+      {children}
     </Panel>
   );
 }

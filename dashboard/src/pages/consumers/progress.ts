@@ -1,20 +1,38 @@
+import { catchUpSeconds } from "../../../../src/consumers/catch-up.ts";
 import type { Consumer } from "../../api/types.ts";
 import { formatRate, formatSeconds } from "../../format.ts";
 
 export interface Progress {
   readonly rate: string;
-  /** When it has caught up, if it goes on as now. */
+  /** When it has caught up, if it goes on as now and so does what is appended. */
   readonly eta: string;
+  /** The same in seconds, to find the last of several: infinite where it is not in sight. */
+  readonly etaSeconds: number;
 }
 
-/** How fast a consumer is, and when it is where the log ends now. */
-export function progressOf({ lag, state }: Consumer, perSecond: number | undefined): Progress {
+/** Of positions per second; undefined until it is known. */
+export interface Pace {
+  readonly own: number | undefined;
+  readonly appended: number;
+}
+
+/** Who is no further behind than it handles in so long follows the log as it grows. */
+const FOLLOWS_SECONDS = 5;
+const NEVER = Number.POSITIVE_INFINITY;
+
+/** How fast a consumer is, and when it is at the end of the log. */
+export function progressOf({ lag, state }: Consumer, { own, appended }: Pace): Progress {
   const behind = Number(lag);
-  const rate = perSecond === undefined ? "–" : `${formatRate(perSecond)} per second`;
-  if (behind === 0) return { rate, eta: "caught up" };
-  if (state !== "running") return { rate, eta: "stands still" };
-  if (perSecond === undefined) return { rate, eta: "–" };
-  return { rate, eta: perSecond === 0 ? "not at this rate" : formatSeconds(behind / perSecond) };
+  const rate = own === undefined ? "–" : `${formatRate(own)} per second`;
+  if (behind === 0) return { rate, eta: "caught up", etaSeconds: 0 };
+  if (state !== "running") return { rate, eta: "stands still", etaSeconds: NEVER };
+  if (own === undefined) return { rate, eta: "–", etaSeconds: NEVER };
+  if (own > 0 && behind <= own * FOLLOWS_SECONDS) {
+    return { rate, eta: "keeps up", etaSeconds: behind / own };
+  }
+  const etaSeconds = catchUpSeconds(behind, own, appended);
+  if (etaSeconds === undefined) return { rate, eta: "not at this rate", etaSeconds: NEVER };
+  return { rate, eta: formatSeconds(etaSeconds), etaSeconds };
 }
 
 /** Fills the copies of a projection's tables; docs/how-to/rebuild-a-projection.md. */

@@ -1,9 +1,9 @@
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useLocation, useSearch } from "wouter";
 import type { DeadGroup } from "../../api/types.ts";
 import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
-import { Select, TextField } from "../../ui/field.tsx";
+import { SearchField, Select } from "../../ui/field.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
 import { useQueues } from "../queues/use-queues.ts";
@@ -16,6 +16,11 @@ export interface Groups {
   readonly isCut: boolean;
 }
 
+/** With what they were looked for: while others are fetched, acts are about what is shown. */
+interface Found extends Groups {
+  readonly filter: DeadFilter;
+}
+
 /** One desk for what nobody could handle: tasks that died, and events that consumers set aside. */
 export function DeadPage() {
   const filter = readDeadFilter(useSearch());
@@ -23,7 +28,11 @@ export function DeadPage() {
   const queryKey = ["dead", filter];
   const query = useQuery({
     queryKey,
-    queryFn: ({ signal }) => api.get<Groups>("/v1/dead-letters/groups", { ...filter }, signal),
+    queryFn: async ({ signal }): Promise<Found> => ({
+      ...(await api.get<Groups>("/v1/dead-letters/groups", { ...filter }, signal)),
+      filter,
+    }),
+    placeholderData: keepPreviousData,
   });
   useRefreshOn(queryKey, (event) => {
     if (event.kind !== "summary") return false;
@@ -34,7 +43,7 @@ export function DeadPage() {
     <Page title="Dead letters">
       <Filters filter={filter} />
       <Loaded query={query}>
-        {(found) => <TaskDesk key={writeDeadFilter(filter)} filter={filter} {...found} />}
+        {(found) => <TaskDesk {...found} isOld={query.isPlaceholderData} />}
       </Loaded>
       {may("cluster.read") ? <EventDesk /> : null}
     </Page>
@@ -62,15 +71,11 @@ function Filters({ filter }: { filter: DeadFilter }) {
         value={cause}
         onChange={(event) => apply({ cause: event.target.value })}
       />
-      <TextField
-        label="Kind"
-        value={kind}
-        onChange={(event) => apply({ kind: event.target.value })}
-      />
-      <TextField
+      <SearchField label="Kind" value={kind} onValue={(value) => apply({ kind: value })} />
+      <SearchField
         label="Key"
         value={partitionKey}
-        onChange={(event) => apply({ partitionKey: event.target.value })}
+        onValue={(value) => apply({ partitionKey: value })}
       />
     </div>
   );

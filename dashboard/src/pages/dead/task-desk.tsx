@@ -13,11 +13,14 @@ import { keyOf, type Which, whichOf } from "./selection.ts";
 export interface TaskDeskProps {
   readonly groups: readonly DeadGroup[];
   readonly isCut: boolean;
+  /** By which they were found. */
   readonly filter: DeadFilter;
+  /** Others are being looked for. */
+  readonly isOld: boolean;
 }
 
 /** Tasks that died, by what they died of. */
-export function TaskDesk({ groups, isCut, filter }: TaskDeskProps) {
+export function TaskDesk({ groups, isCut, filter, isOld }: TaskDeskProps) {
   const { may } = useSession();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [asked, setAsked] = useState<{ readonly act: DeadAct; readonly which: Which }>();
@@ -32,10 +35,13 @@ export function TaskDesk({ groups, isCut, filter }: TaskDeskProps) {
     <Panel
       title={groups.length === 0 ? "Tasks" : `Tasks: ${plural(groups.length, "error")}`}
       flush
+      className={isOld ? "opacity-60" : ""}
       aside={
         canAct && groups.length > 0 ? (
           <Acts
             which={which}
+            isOld={isOld}
+            isFiltered={Object.keys(filter).length > 0}
             onAsk={(act) => which !== undefined && setAsked({ act, which })}
             onClear={() => setSelected(new Set())}
           />
@@ -70,28 +76,31 @@ export function TaskDesk({ groups, isCut, filter }: TaskDeskProps) {
 interface ActsProps {
   /** Undefined when what was selected is gone. */
   readonly which: Which | undefined;
+  readonly isOld: boolean;
+  readonly isFiltered: boolean;
   readonly onAsk: (act: DeadAct) => void;
   readonly onClear: () => void;
 }
 
-function Acts({ which, onAsk, onClear }: ActsProps) {
+function Acts({ which, isOld, isFiltered, onAsk, onClear }: ActsProps) {
   const isGone = which === undefined;
   const isAll = !isGone && "filter" in which;
+  const gone = isFiltered ? "nothing of what was selected is here" : "what was selected is gone";
   const many = isGone || isAll ? undefined : formatCount(which.ids.length);
   return (
     <div className="flex flex-wrap items-center gap-2">
       <span className="text-xs text-muted">
-        {isGone ? "what was selected is gone" : isAll ? "all of them" : `${many} selected`}
+        {isGone ? gone : isAll ? "all of them" : `${many} selected`}
       </span>
       {isAll ? null : (
         <Button kind="quiet" onClick={onClear}>
           Select none
         </Button>
       )}
-      <Button kind="primary" disabled={isGone} onClick={() => onAsk("redrive")}>
+      <Button kind="primary" disabled={isGone || isOld} onClick={() => onAsk("redrive")}>
         {isAll ? "Redrive all" : "Redrive"}
       </Button>
-      <Button kind="danger" disabled={isGone} onClick={() => onAsk("purge")}>
+      <Button kind="danger" disabled={isGone || isOld} onClick={() => onAsk("purge")}>
         {isAll ? "Purge all" : "Purge"}
       </Button>
     </div>

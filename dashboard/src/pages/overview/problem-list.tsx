@@ -1,9 +1,10 @@
 import { Link } from "wouter";
-import { formatDistance, formatInstant, plural } from "../../format.ts";
+import { plural } from "../../format.ts";
+import { staleSinceMs } from "../../live/freshness.ts";
 import { useNow } from "../../live/hooks.ts";
 import type { LiveState } from "../../live/live-state.ts";
-import { staleSinceMs } from "./freshness.ts";
-import { type ProblemNote, problemsOf } from "./problems.ts";
+import { StaleNote } from "../../ui/stale-note.tsx";
+import { motionOf, type ProblemNote, problemsOf } from "./problems.ts";
 
 const SHOWN_MAX = 12;
 
@@ -12,7 +13,7 @@ export function ProblemList({ live }: { live: LiveState }) {
   const nowMs = useNow() * 1000;
   const { status } = live;
   if (status === undefined) return <p className="text-muted">Looking at the cluster…</p>;
-  const problems = problemsOf(status);
+  const problems = problemsOf(status, motionOf(live));
   const sinceMs = staleSinceMs(live, nowMs);
   return (
     <section aria-label="Problems">
@@ -22,10 +23,9 @@ export function ProblemList({ live }: { live: LiveState }) {
         {sinceMs === undefined ? "" : ", not current"}
       </p>
       {sinceMs === undefined ? null : (
-        <p className="mb-2 rounded-lg border border-line bg-warn-soft px-4 py-2.5 text-warn">
-          Not current: this is as of {formatDistance(sinceMs, nowMs)}, {formatInstant(sinceMs)}.
-          {problems.length === 0 ? " Nothing was wrong then." : ""}
-        </p>
+        <div className="mb-2">
+          <StaleNote more={problems.length === 0 ? " Nothing was wrong then." : ""} />
+        </div>
       )}
       {problems.length === 0 && sinceMs === undefined ? (
         <p className="rounded-lg border border-line bg-good-soft px-4 py-2.5 text-good">

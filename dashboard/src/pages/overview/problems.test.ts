@@ -31,6 +31,7 @@ const QUEUE: Queue = {
   dead: 0,
 };
 const FINE: ClusterStatus = {
+  at: "1970-01-01T00:00:00Z",
   latestPosition: "9193",
   leader: { term: "3", workerId: WORKER.id },
   workers: [WORKER],
@@ -132,6 +133,34 @@ it("tells of queues that are paused, stuck or have dead tasks", () => {
   expect(said({ queues: [{ ...QUEUE, dead: 1 }] })).toEqual(["1 task of queue mails died."]);
   expect(said({ queues: [{ ...QUEUE, dead: 10_000, isDeadCut: true }] })).toEqual([
     "10,000 or more tasks of queue mails died.",
+  ]);
+});
+
+it("does not call a queue stuck whose tasks are taken, or may not be", () => {
+  const waits: Queue = { ...QUEUE, running: 0, oldestPendingSeconds: 180 };
+  const rate = { count: 1, seconds: 1 };
+  const limited: Queue = { ...waits, limits: { ...QUEUE.limits, rate } };
+  const slow: Queue = { ...waits, limits: { ...QUEUE.limits, rate: { count: 1, seconds: 60 } } };
+  const stuck = (queue: Queue, watched: number, ago?: number): boolean =>
+    problemsOf(
+      { ...FINE, queues: [queue] },
+      { watchedSeconds: watched, movedAgo: ago === undefined ? {} : { mails: ago } },
+    ).length > 0;
+  expect([stuck(waits, 0), stuck(waits, 300, 12), stuck(waits, 300, 4)]).toEqual([
+    true,
+    true,
+    false,
+  ]);
+  // Between two starts of one a second nothing runs most of the time.
+  expect([stuck(limited, 4), stuck(limited, 300, 4)]).toEqual([false, false]);
+  expect([stuck(limited, 12), stuck(limited, 300, 12)]).toEqual([true, true]);
+  expect([stuck(slow, 120), stuck(slow, 300, 70), stuck(slow, 300, 200)]).toEqual([
+    false,
+    false,
+    true,
+  ]);
+  expect(said({ queues: [{ ...waits, limits: { ...QUEUE.limits, concurrency: 0 } }] })).toEqual([
+    "Queue mails has a limit of 0 at once, with 3 tasks in it.",
   ]);
 });
 

@@ -8,6 +8,8 @@ import type {
   Worker,
 } from "../../api/types.ts";
 import { formatCount, formatSeconds, plural, pluralCut, shortId } from "../../format.ts";
+import type { LiveState } from "../../live/live-state.ts";
+import { watchedSeconds } from "../../live/watched.ts";
 import { describeParked } from "../consumers/parked-text.ts";
 import { timingOf } from "../ring/beats.ts";
 
@@ -27,15 +29,33 @@ const FRESH_SECONDS = 1;
 const LATE_BEAT_SECONDS = 1;
 const DEAD_SHOWN_SECONDS = 600;
 const LONG_WAIT_SECONDS = 60;
+/** A queue in which nothing moved for less may just be between two tasks. */
+const STILL_SECONDS = 10;
+/** Of the starts that its rate allows, so many were missed before it counts as stuck. */
+const STARTS_MISSED = 3;
+
+/** For how long the cluster was watched, and how long ago each queue was seen to move. */
+export interface Motion {
+  readonly watchedSeconds: number;
+  readonly movedAgo: Readonly<Record<string, number>>;
+}
+
+export const UNWATCHED: Motion = { watchedSeconds: 0, movedAgo: {} };
+
+export function motionOf({ moments, moved, statusAtMs }: LiveState): Motion {
+  const now = statusAtMs / 1000;
+  const ago = Object.entries(moved).map(([queue, at]) => [queue, Math.max(0, now - at)] as const);
+  return { watchedSeconds: watchedSeconds(moments), movedAgo: Object.fromEntries(ago) };
+}
 
 /** Everything that is wrong, the worst first. */
-export function problemsOf(status: ClusterStatus): ProblemNote[] {
+export function problemsOf(status: ClusterStatus, motion = UNWATCHED): ProblemNote[] {
   const all = [
     ...leaderProblems(status),
     ...feedProblems(status.feedHeld),
     ...gapProblems(status),
     ...status.consumers.flatMap(consumerProblems),
-    ...status.queues.flatMap((queue) => queueProblems(queue, status)),
+    ...status.queues.flatMap((queue) => queueProblems(queue, status, motion)),
     ...status.failingSchedules.map(scheduleProblem),
     ...status.workers.flatMap(workerProblems),
   ];
@@ -172,11 +192,25 @@ function consumerProblems(consumer: Consumer): ProblemNote[] {
   return notes;
 }
 
-function queueProblems(queue: Queue, { workers }: ClusterStatus): ProblemNote[] {
-  const { name, isPaused, pauseReason, depths = {}, running = 0 } = queue;
-  const { dead = 0, isDeadCut = false } = queue;
+/** Whether tasks wait for long although some could have been started. */
+function isStuck(queue: Queue, { workers }: ClusterStatus, motion: Motion): boolean {
+  const { name, limits, running = 0, oldestPendingSeconds: waits = 0 } = queue;
+  if (waits <= LONG_WAIT_SECONDS || running > 0 || workers.length === 0) return false;
+  const rates = [limits.rate, limits.keyRate].filter((rate) => rate !== null);
+  const needed = Math.max(
+    STILL_SECONDS,
+    ...rates.map(({ count, seconds }) => (STARTS_MISSED * seconds) / count),
+    // What a rate lets through all at once comes again when its time is over.
+    ...rates.map(({ seconds }) => seconds),
+  );
+  // One that is limited runs nothing most of the time: it takes a while to see that it stands.
+  if (rates.length > 0 && motion.watchedSeconds < needed) return false;
+  return (motion.movedAgo[name] ?? Number.POSITIVE_INFINITY) >= needed;
+}
+
+function queueProblems(queue: Queue, status: ClusterStatus, motion: Motion): ProblemNote[] {
+  const { name, isPaused, pauseReason, limits, depths = {}, dead = 0, isDeadCut = false } = queue;
   const depth = Object.values(depths).reduce((sum, count) => sum + count, 0);
-  const waits = queue.oldestPendingSeconds ?? 0;
   const notes: ProblemNote[] = [];
   const named = encodeURIComponent(name);
   if (isPaused) {
@@ -188,11 +222,20 @@ function queueProblems(queue: Queue, { workers }: ClusterStatus): ProblemNote[] 
       next: "Resume it when it may go on.",
       href: "/queues",
     });
-  } else if (waits > LONG_WAIT_SECONDS && running === 0 && workers.length > 0) {
+  } else if (limits.concurrency === 0 && depth > 0) {
+    notes.push({
+      key: `queue-shut:${name}`,
+      severity: "warn",
+      what: `Queue ${name} has a limit of 0 at once, with ${plural(depth, "task")} in it.`,
+      next: "Raise its limit when they may run.",
+      href: "/queues",
+    });
+  } else if (isStuck(queue, status, motion)) {
+    const waits = formatSeconds(queue.oldestPendingSeconds ?? 0);
     notes.push({
       key: `queue-stuck:${name}`,
       severity: "bad",
-      what: `Nobody takes tasks of queue ${name}: the oldest waits for ${formatSeconds(waits)}.`,
+      what: `Nobody takes tasks of queue ${name}: the oldest waits for ${waits}.`,
       next: "Open one of its tasks to see why it does not run.",
       href: `/tasks?queue=${named}&state=pending`,
     });

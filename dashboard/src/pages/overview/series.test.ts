@@ -58,7 +58,7 @@ describe("the series of the plots", () => {
   });
 
   it("have the backlog as the cluster told it", () => {
-    const rest = { lag: 0, checkpoints: {}, beats: {} };
+    const rest = { serverAt: 0, latest: 0, lag: 0, checkpoints: {}, beats: {} };
     const moments: readonly Moment[] = [
       { at: 10, depth: 7, oldestSeconds: 2, ...rest },
       { at: 12, depth: 5, oldestSeconds: 3, ...rest },

@@ -7,6 +7,7 @@ import { useSession } from "../../session/session.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Empty, Panel, Scroller } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
+import { StaleNote } from "../../ui/stale-note.tsx";
 import { State } from "../../ui/state.tsx";
 import { EditLimits } from "./edit-limits.tsx";
 import { PauseQueue } from "./pause-queue.tsx";
@@ -22,6 +23,7 @@ export function QueuesPage() {
     : `Rates are of tenant ${me.tenant}`;
   return (
     <Page title="Queues">
+      {isOperator ? <StaleNote /> : null}
       <Panel title="All queues" flush aside={<p className="text-xs text-muted">{whose}</p>}>
         <Loaded query={query}>
           {(queues) =>

@@ -3,8 +3,10 @@ import type { Worker } from "../../api/types.ts";
 import type { Moment } from "../../live/live-state.ts";
 import { beatsOf, lifelineOf, timingOf } from "./beats.ts";
 
-const moment = (at: number, beat?: number): Moment => ({
-  at,
+const moment = (serverAt: number, beat?: number): Moment => ({
+  at: serverAt,
+  serverAt,
+  latest: 0,
   depth: 0,
   oldestSeconds: 0,
   lag: 0,
@@ -19,12 +21,23 @@ const WORKER: Worker = {
   assigned: [],
   load: {},
 };
+
+/** Looks every two seconds up to now, but while nobody looked. */
+const watched = (
+  beats: readonly number[],
+  now: number,
+  away: readonly [number, number] = [0, 0],
+): Moment[] =>
+  Array.from({ length: Math.floor(now / 2) }, (_, index) => (now % 2) + 2 * (index + 1))
+    .filter((at) => at <= away[0] || at >= away[1])
+    .map((at) =>
+      moment(
+        at,
+        beats.findLast((beat) => beat <= at),
+      ),
+    );
 const marksAt = (beats: readonly number[], now: number, worker: Partial<Worker> = {}) =>
-  lifelineOf(
-    { ...WORKER, ...worker },
-    beats.map((beat) => moment(beat + 1, beat)),
-    now,
-  ).marks;
+  lifelineOf({ ...WORKER, ...worker }, watched(beats, now)).marks;
 
 it("counts each heartbeat once", () => {
   const moments = [moment(2, 1), moment(4, 1.02), moment(6, 4), moment(8, 7.1), moment(10)];
@@ -58,6 +71,28 @@ describe("marks", () => {
       { at: 30, kind: "back", seconds: 26 },
     ]);
     expect(marksAt([1, 4], 20)).toEqual([{ at: 14, kind: "lost", seconds: 16 }]);
+  });
+
+  it("are none for the time in which nobody looked", () => {
+    const beats = Array.from({ length: 100 }, (_, index) => 3 * index + 1);
+    const away = (from: number, to: number) =>
+      lifelineOf(WORKER, watched(beats, 290, [from, to])).marks;
+    expect(away(30, 260)).toEqual([]); // A laptop slept, or the feed was away.
+    expect(away(30, 300)).toEqual([]); // Nothing was told since.
+    expect(away(0, 280)).toEqual([]);
+  });
+
+  it("tell of a silence as far as it was seen, before and behind a time without looks", () => {
+    const seen = watched([1, 4, 90], 94, [20, 80]);
+    expect(lifelineOf(WORKER, seen).marks).toEqual([
+      { at: 14, kind: "lost", seconds: 86 },
+      { at: 90, kind: "back", seconds: 86 },
+    ]);
+    const unseen = watched([1, 4, 90], 94, [12, 92]);
+    expect(lifelineOf(WORKER, unseen).marks).toEqual([
+      { at: 10, kind: "late", seconds: 8 },
+      { at: 90, kind: "back", seconds: 8 },
+    ]);
   });
 
   it("tell when it came, and how it ended, without calling that a silence", () => {

@@ -5,18 +5,34 @@ import type { Moment } from "../../live/live-state.ts";
 const SAME_SECONDS = 0.5;
 /** Looks are two seconds apart: a silence shorter than two of them may be none. */
 const UNSEEN_SECONDS = 4.5;
+/** Between looks that are further apart there may be heartbeats that nobody saw. */
+const CLOSE_SECONDS = 2.5;
 
-/** When a worker was heard, oldest first; each heartbeat once, however often it was looked at. */
-export function beatsOf(moments: readonly Moment[], worker: string): number[] {
-  const beats: number[] = [];
-  for (const { beats: told } of moments) {
-    const at = told[worker];
-    const last = beats.at(-1);
-    if (at === undefined || (last !== undefined && at - last < SAME_SECONDS)) continue;
-    beats.push(at);
-  }
-  return beats;
+/** A heartbeat as it was seen. */
+interface Heard {
+  readonly at: number;
+  /** The first look at it, and the last: until then there was no other. */
+  readonly seenAt: number;
+  readonly until: number;
 }
+
+/** Each heartbeat once, however often it was looked at; oldest first. */
+function heardOf(moments: readonly Moment[], worker: string): Heard[] {
+  const heard: Heard[] = [];
+  for (const { beats: told, serverAt } of moments) {
+    const at = told[worker];
+    const last = heard.at(-1);
+    if (at === undefined) continue;
+    if (last === undefined || at - last.at >= SAME_SECONDS) {
+      heard.push({ at, seenAt: serverAt, until: serverAt });
+    } else heard.splice(-1, 1, { ...last, until: serverAt });
+  }
+  return heard;
+}
+
+/** When a worker was heard, by the clock of the database. */
+export const beatsOf = (moments: readonly Moment[], worker: string): number[] =>
+  heardOf(moments, worker).map(({ at }) => at);
 
 /** What its silence means: when it is taken for dead, and when its tasks are free for others. */
 export interface Timing {
@@ -59,40 +75,41 @@ export interface Lifeline {
 
 /**
  * What became of a worker, as far as it was watched and its row tells: silences that were too long,
- * the end of them, when it came and how it ended.
+ * the end of them, when it came and how it ended. All by the clock of the database.
  */
-export function lifelineOf(worker: Worker, moments: readonly Moment[], now: number): Lifeline {
+export function lifelineOf(worker: Worker, moments: readonly Moment[]): Lifeline {
   const { status, startedAt, endedAt } = worker;
   const timing = timingOf(worker);
   const ended = endedAt === undefined ? undefined : Date.parse(endedAt) / 1000;
   const isOver = status === "dead" || status === "stopped";
-  const beats = beatsOf(moments, worker.id);
+  const heard = heardOf(moments, worker.id);
   const marks: Mark[] = [
     ...(startedAt === undefined
       ? []
       : [{ at: Date.parse(startedAt) / 1000, kind: "joined" } as const]),
-    ...silences(beats, timing, isOver ? (ended ?? now) : now, isOver),
+    ...silences(heard, timing, isOver),
     ...(isOver && ended !== undefined ? [{ at: ended, kind: status } as const] : []),
   ];
-  return { beats, timing, marks: marks.toSorted((a, b) => a.at - b.at) };
+  return { beats: heard.map(({ at }) => at), timing, marks: marks.toSorted((a, b) => a.at - b.at) };
 }
 
+/** Only as far as somebody looked: while nobody does, a worker may beat as ever. */
 function silences(
-  beats: readonly number[],
+  heard: readonly Heard[],
   { heartbeatSeconds, timeoutSeconds }: Timing,
-  until: number,
   isOver: boolean,
 ): Mark[] {
   const late = Math.max(2 * heartbeatSeconds, UNSEEN_SECONDS);
   const lost = Math.max(timeoutSeconds, UNSEEN_SECONDS);
-  return beats.flatMap((at, index): Mark[] => {
-    const next = beats[index + 1];
-    const seconds = (next ?? until) - at;
+  return heard.flatMap(({ at, until }, index): Mark[] => {
+    const next = heard[index + 1];
+    const isSeen = next !== undefined && next.seenAt - until <= CLOSE_SECONDS;
+    const seconds = (isSeen ? next.at : until) - at;
     if (seconds <= late || (next === undefined && isOver)) return [];
     const mark: Mark =
       seconds > lost
         ? { at: at + timeoutSeconds, kind: "lost", seconds }
         : { at: at + late, kind: "late", seconds };
-    return next === undefined ? [mark] : [mark, { at: next, kind: "back", seconds }];
+    return next === undefined ? [mark] : [mark, { at: next.at, kind: "back", seconds }];
   });
 }

@@ -3,9 +3,10 @@ import type { Worker } from "../../api/types.ts";
 import { formatInstant, formatSeconds, plural, shortId } from "../../format.ts";
 import { useNow } from "../../live/hooks.ts";
 import type { LiveState } from "../../live/live-state.ts";
+import { type Span, skewOf, unwatchedOf } from "../../live/watched.ts";
 import { Empty, Panel } from "../../ui/panel.tsx";
 import { State } from "../../ui/state.tsx";
-import { type Lifeline, lifelineOf, type Mark, type MarkKind } from "./beats.ts";
+import { type Lifeline, lifelineOf, type Mark, type MarkKind, type Timing } from "./beats.ts";
 
 const PAST_SECONDS = 120;
 const KEPT_SECONDS = 300;
@@ -36,22 +37,26 @@ const KINDS: readonly (readonly [MarkKind, string])[] = [
 
 /** When each worker was heard, and what its silence would mean, drawn to scale. */
 export function HeartbeatLines({ live: { status, moments } }: { live: LiveState }) {
-  const now = useNow();
+  const now = useNow() + skewOf(moments);
+  const unwatched = unwatchedOf(moments, now).filter(({ to }) => to > now - PAST_SECONDS);
   const shown = (status?.workers ?? []).filter(
     ({ endedAt }) => endedAt === undefined || Date.parse(endedAt) / 1000 > now - KEPT_SECONDS,
   );
-  const lines = shown.map((worker) => ({ worker, line: lifelineOf(worker, moments, now) }));
+  const lines = shown.map((worker) => ({ worker, line: lifelineOf(worker, moments) }));
   const ahead = Math.max(10, ...lines.map(({ line }) => line.timing.leaseSeconds));
   return (
     <Panel title="Heartbeats of the last two minutes">
       {shown.length === 0 ? <Empty>No worker is running.</Empty> : <Key />}
+      {shown.length === 0 || unwatched.length === 0 ? null : (
+        <p className="mb-3 text-xs text-muted">{describeUnwatched(unwatched, now)}</p>
+      )}
       <ul className="flex flex-col gap-3">
         {lines.map(({ worker, line }) => (
           <li key={worker.id} className={ROW}>
             <span className="flex items-center gap-2">
               <code title={worker.id}>{shortId(worker.id)}</code> <State name={worker.status} />
             </span>
-            <Line worker={worker} line={line} now={now} ahead={ahead} />
+            <Line worker={worker} line={line} now={now} ahead={ahead} unwatched={unwatched} />
             <p className="text-xs text-muted sm:col-start-2">{describe(worker, line, now)}</p>
           </li>
         ))}
@@ -82,6 +87,12 @@ function Key() {
         </Sample>
         leases of its tasks, at the longest
       </li>
+      <li>
+        <Sample>
+          <rect x="0" y="0" width="14" height="14" fill="var(--muted)" opacity="0.25" />
+        </Sample>
+        nobody looked
+      </li>
       {KINDS.map(([kind, text]) => (
         <li key={kind}>
           <Sample>
@@ -108,12 +119,13 @@ interface LineProps {
   readonly now: number;
   /** Seconds drawn behind now. */
   readonly ahead: number;
+  readonly unwatched: readonly Span[];
 }
 
 const HEIGHT = 24;
 const MIDDLE = HEIGHT / 2;
 
-function Line({ worker, line: { beats, timing, marks }, now, ahead }: LineProps) {
+function Line({ worker, line: { beats, timing, marks }, now, ahead, unwatched }: LineProps) {
   const since = now - PAST_SECONDS;
   const all = PAST_SECONDS + ahead;
   const percent = (at: number): string => `${(((at - since) / all) * 100).toFixed(3)}%`;
@@ -137,23 +149,7 @@ function Line({ worker, line: { beats, timing, marks }, now, ahead }: LineProps)
         strokeDasharray="2 2"
       />
       {last === undefined || isOver || last < since ? null : (
-        <>
-          <rect
-            x={percent(last)}
-            y={MIDDLE - 6}
-            width={width(timing.timeoutSeconds)}
-            height="12"
-            fill="var(--series-1)"
-            opacity="0.3"
-          />
-          <rect
-            x={percent(last)}
-            y={MIDDLE - 1}
-            width={width(timing.leaseSeconds)}
-            height="2"
-            fill="var(--series-2)"
-          />
-        </>
+        <Reach x={percent(last)} timing={timing} width={width} />
       )}
       {beats
         .filter((at) => at >= since)
@@ -168,10 +164,50 @@ function Line({ worker, line: { beats, timing, marks }, now, ahead }: LineProps)
             strokeWidth="2"
           />
         ))}
+      {unwatched.map(({ from, to }) => (
+        <rect
+          key={to}
+          x={percent(Math.max(from, since))}
+          y="0"
+          width={width(to - Math.max(from, since))}
+          height={HEIGHT}
+          fill="var(--muted)"
+          opacity="0.25"
+        />
+      ))}
       {shown.map((mark) => (
         <MarkShape key={`${mark.kind}-${mark.at}`} mark={mark} x={percent(mark.at)} />
       ))}
     </svg>
+  );
+}
+
+interface ReachProps {
+  readonly x: string;
+  readonly timing: Timing;
+  readonly width: (seconds: number) => string;
+}
+
+/** How far the last heartbeat reaches. */
+function Reach({ x, timing, width }: ReachProps) {
+  return (
+    <>
+      <rect
+        x={x}
+        y={MIDDLE - 6}
+        width={width(timing.timeoutSeconds)}
+        height="12"
+        fill="var(--series-1)"
+        opacity="0.3"
+      />
+      <rect
+        x={x}
+        y={MIDDLE - 1}
+        width={width(timing.leaseSeconds)}
+        height="2"
+        fill="var(--series-2)"
+      />
+    </>
   );
 }
 
@@ -187,6 +223,18 @@ function MarkShape({ mark, x }: { mark: Mark; x: string }) {
 const exact = (seconds: number): string => formatSeconds(seconds).replace(".0 ", " ");
 
 const clock = (at: number): string => formatInstant(at * 1000).replace(/^.*, /, "");
+
+/** What became of workers meanwhile is not known, and no silence. */
+function describeUnwatched(spans: readonly Span[], now: number): string {
+  const texts = spans.map(({ from, to }) =>
+    from < now - KEPT_SECONDS
+      ? `before ${clock(to)}`
+      : to === now
+        ? `since ${clock(from)}`
+        : `from ${clock(from)} to ${clock(to)}`,
+  );
+  return `Nobody looked ${texts.join(", ")}: what is drawn grey is not known.`;
+}
 
 function sentence({ kind, at, seconds = 0 }: Mark): string {
   const long = formatSeconds(seconds);

@@ -1,3 +1,4 @@
+import { memo } from "react";
 import type { BucketMove, RingPoint } from "../../../../src/cluster/ring.ts";
 import { BUCKETS, pieceOf, pointAt, type Run, turnOf, turnOfBucket } from "./ring-math.ts";
 
@@ -21,7 +22,8 @@ export interface RingCircleProps {
  * The buckets as a circle, clockwise from the top, and inside it the ring on which the virtual
  * nodes of workers are. The tables beside it say the same in words.
  */
-export function RingCircle({ runs, colors, points, moves, bucket }: RingCircleProps) {
+export const RingCircle = memo(function Circle(props: RingCircleProps) {
+  const { runs, colors, points, moves, bucket } = props;
   const owners = new Set(runs.map(({ owner }) => owner)).size;
   return (
     <svg
@@ -52,12 +54,12 @@ export function RingCircle({ runs, colors, points, moves, bucket }: RingCirclePr
       <text textAnchor="middle" className="fill-ink text-[18px] font-semibold">
         {owners}
       </text>
-      <text textAnchor="middle" y="14" className="fill-muted text-[9px]">
+      <text textAnchor="middle" y="14" className="fill-muted text-[10px]">
         {owners === 1 ? "owner" : "owners"}
       </text>
     </svg>
   );
-}
+});
 
 /** One path per worker: hundreds of elements would be slow to draw. */
 function VirtualNodes({ points, colors }: Pick<RingCircleProps, "points" | "colors">) {

@@ -29,7 +29,7 @@ export interface RingControlsProps {
 export function RingControls({ rings, ring, asked, onAsk }: RingControlsProps) {
   const { key, supposed, virtualNodes } = asked;
   return (
-    <div className="grid gap-3 sm:grid-cols-2 lg:grid-cols-4">
+    <div className="grid items-end gap-3 sm:grid-cols-2 lg:grid-cols-4">
       <Select
         label="Key space"
         options={rings.map((one) => [nameOf(one), nameOf(one)])}

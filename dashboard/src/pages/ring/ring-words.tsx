@@ -1,22 +1,22 @@
-import type { BucketOwners, RingPoint } from "../../../../src/cluster/ring.ts";
+import type { BucketOwners } from "../../../../src/cluster/ring.ts";
 import { shortId } from "../../format.ts";
-import { BUCKETS, plainSpread } from "./ring-math.ts";
 
 export interface RingWordsProps {
   readonly keyText: string;
   readonly bucket: number | undefined;
   readonly owners: BucketOwners;
-  readonly points: readonly RingPoint[];
+  /** What the ring alone would give to the emptiest and the fullest. */
+  readonly spread: readonly [number, number];
   readonly virtualNodes: number;
 }
 
 /** What the circle shows, for who cannot see it or wants the numbers. */
 export function RingWords(props: RingWordsProps) {
-  const { keyText, bucket, owners, points, virtualNodes } = props;
+  const { keyText, bucket, owners, virtualNodes } = props;
   const counts = new Map<string, number>();
   for (const owner of owners.values()) counts.set(owner, (counts.get(owner) ?? 0) + 1);
   const held = [...counts.values()];
-  const [least, most] = plainSpread(points, BUCKETS);
+  const [least, most] = props.spread;
   return (
     <div aria-live="polite" className="mt-3 flex flex-col gap-1 text-center">
       {bucket === undefined ? null : (

@@ -1,7 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Link, useSearch } from "wouter";
 import { part } from "../../api/http.ts";
+import { isCut, nextUpTo } from "../../api/pages.ts";
 import type { Firing, Schedule } from "../../api/types.ts";
 import { formatCount } from "../../format.ts";
 import { useRefreshOn } from "../../live/hooks.ts";
@@ -14,29 +15,39 @@ import { State } from "../../ui/state.tsx";
 import { Ago } from "../../ui/time.tsx";
 import { type ScheduleAct, ScheduleAsk } from "./schedule-ask.tsx";
 
-const SHOWN_MAX = 1_000;
+const PAGE_ROWS = 200;
+const PAGES_MAX = 5;
 const FIRINGS = 20;
+
+interface SchedulePage {
+  readonly schedules: readonly Schedule[];
+  readonly cursor?: string;
+}
 
 export function SchedulesPage() {
   const { api } = useSession();
   const chosen = new URLSearchParams(useSearch()).get("name");
   const queryKey = ["schedules"];
-  const query = useQuery({
+  const query = useInfiniteQuery({
     queryKey,
-    queryFn: ({ signal }) =>
-      api.get<{ schedules: readonly Schedule[] }>("/v1/schedules", { limit: SHOWN_MAX }, signal),
+    initialPageParam: "",
+    queryFn: ({ pageParam, signal }) =>
+      api.get<SchedulePage>("/v1/schedules", { cursor: pageParam, limit: PAGE_ROWS }, signal),
+    getNextPageParam: nextUpTo(PAGES_MAX),
   });
+  const { error, refetch } = query;
+  const data = query.data?.pages.flatMap((page) => page.schedules);
   // A schedule that fires enqueues a task of its queue, and the feed tells of that.
   useRefreshOn(queryKey, (event) => {
     if (event.kind !== "summary") return false;
-    const queues = new Set(query.data?.schedules.map(({ queue }) => queue));
+    const queues = new Set(data?.map(({ queue }) => queue));
     return event.summary.counts.some(({ queue }) => queue === null || queues.has(queue));
   });
   return (
     <Page title="Schedules">
       <Panel title="By name" flush>
-        <Loaded query={query}>
-          {({ schedules }) =>
+        <Loaded query={{ data, error, refetch }}>
+          {(schedules) =>
             schedules.length === 0 ? (
               <Empty>There is no schedule.</Empty>
             ) : (
@@ -46,6 +57,23 @@ export function SchedulesPage() {
             )
           }
         </Loaded>
+        {query.hasNextPage ? (
+          <p className="px-4 py-2 text-right">
+            <Button
+              kind="quiet"
+              disabled={query.isFetchingNextPage}
+              onClick={() => void query.fetchNextPage()}
+            >
+              More of them
+            </Button>
+          </p>
+        ) : null}
+        {isCut(query.data?.pages, PAGES_MAX) ? (
+          <p className="px-4 py-2 text-xs text-muted">
+            The list ends after {formatCount(PAGES_MAX * PAGE_ROWS)}. The HTTP API and “tidemill
+            schedule list” have the others.
+          </p>
+        ) : null}
       </Panel>
       {chosen === null ? null : <Firings key={chosen} name={chosen} />}
     </Page>

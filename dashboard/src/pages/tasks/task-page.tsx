@@ -8,7 +8,7 @@ import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Code, Facts, Panel } from "../../ui/panel.tsx";
-import { Loaded, presentOf } from "../../ui/query-state.tsx";
+import { Loaded, type LoadedQuery, presentOf } from "../../ui/query-state.tsx";
 import { State } from "../../ui/state.tsx";
 import { Ago, Instant } from "../../ui/time.tsx";
 import { isAbout, mayMove } from "./about-task.ts";
@@ -20,8 +20,12 @@ interface TaskStory {
   readonly task: Task;
   /** Its members as they were written. */
   readonly raw: ReadonlyMap<string, string>;
-  readonly failures: readonly Failure[];
-  readonly why: string;
+}
+
+/** Each is asked for by itself: what one of them says is shown although another fails. */
+interface StoryProps extends TaskStory {
+  readonly failures: LoadedQuery<readonly Failure[]>;
+  readonly why: LoadedQuery<string>;
 }
 
 /** To say why a task does not run takes several looks at its queue. */
@@ -30,17 +34,22 @@ const WHY_REFRESH_MS = 2_000;
 export function TaskPage({ id }: { id: string }) {
   const { api } = useSession();
   const queryKey = ["task", id];
+  const path = `/v1/tasks/${encodeURIComponent(id)}`;
   const query = useQuery({
     queryKey,
     queryFn: async ({ signal }): Promise<TaskStory> => {
-      const path = `/v1/tasks/${encodeURIComponent(id)}`;
-      const [text, { failures }, { why }] = await Promise.all([
-        api.getText(path, signal),
-        api.get<{ failures: readonly Failure[] }>(`${path}/failures`, {}, signal),
-        api.get<{ why: string }>(`${path}/why`, {}, signal),
-      ]);
-      return { task: JSON.parse(text) as Task, raw: rawMembers(text), failures, why };
+      const text = await api.getText(path, signal);
+      return { task: JSON.parse(text) as Task, raw: rawMembers(text) };
     },
+  });
+  const failures = useQuery({
+    queryKey: [...queryKey, "failures"],
+    queryFn: async ({ signal }) =>
+      (await api.get<{ failures: readonly Failure[] }>(`${path}/failures`, {}, signal)).failures,
+  });
+  const why = useQuery({
+    queryKey: [...queryKey, "why"],
+    queryFn: async ({ signal }) => (await api.get<{ why: string }>(`${path}/why`, {}, signal)).why,
   });
   const story = presentOf(query);
   const { queue, state } = story?.task ?? {};
@@ -50,14 +59,14 @@ export function TaskPage({ id }: { id: string }) {
   useRefreshOn(queryKey, (event) => !isOver && mayMove(event, queue), WHY_REFRESH_MS);
   return (
     <Page title={`Task ${id}`} actions={story === undefined ? null : <TaskActions {...story} />}>
-      <Loaded query={query}>{(found) => <Story {...found} />}</Loaded>
+      <Loaded query={query}>{(found) => <Story {...found} failures={failures} why={why} />}</Loaded>
     </Page>
   );
 }
 
 const ENDED = /^(completed|failed|dead|cancelled)$/;
 
-function Story({ task, raw, failures, why }: TaskStory) {
+function Story({ task, raw, failures, why }: StoryProps) {
   const written = (name: string): string | undefined => {
     const text = raw.get(name);
     return text === undefined ? undefined : indentJson(text);
@@ -65,18 +74,22 @@ function Story({ task, raw, failures, why }: TaskStory) {
   return (
     <>
       <section aria-label="Why" className="rounded-lg border border-line bg-panel px-4 py-3">
-        <p className="flex flex-wrap items-center gap-x-3 gap-y-1">
+        <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
           <State name={task.state} />
-          <span>
-            {ENDED.test(task.state) ? "" : "Why it is where it is: "}
-            {localTimes(why)}
-          </span>
-        </p>
+          <Loaded query={why}>
+            {(text) => (
+              <p>
+                {ENDED.test(task.state) ? "" : "Why it is where it is: "}
+                {localTimes(text)}
+              </p>
+            )}
+          </Loaded>
+        </div>
       </section>
       <div className="grid gap-4 lg:grid-cols-2">
         <div className="flex min-w-0 flex-col gap-4">
-          <Panel title="What became of it">
-            <Timeline task={task} failures={failures} />
+          <Panel title="Timeline">
+            <Loaded query={failures}>{(found) => <Timeline task={task} failures={found} />}</Loaded>
           </Panel>
           <About task={task} />
           {task.causedBy === undefined ? null : <CausingEvent position={task.causedBy} />}
@@ -109,7 +122,7 @@ function About({ task }: { task: Task }) {
   const { queue, partitionKey, traceParent, webhook, leaseUntil } = task;
   const named = encodeURIComponent(queue);
   return (
-    <Panel title="About it">
+    <Panel title="Details">
       <Facts
         items={[
           [

@@ -7,12 +7,15 @@ import { useRefreshOn } from "../../live/hooks.ts";
 import { useSession } from "../../session/session.tsx";
 import { Button } from "../../ui/button.tsx";
 import { Confirm } from "../../ui/confirm.tsx";
+import { ListEnd } from "../../ui/list-end.tsx";
 import { Empty, Facts, Panel, Scroller } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
 import { Badge } from "../../ui/state.tsx";
 import { Ago } from "../../ui/time.tsx";
 import { EditQuota } from "./edit-quota.tsx";
 import { describeQuota, describeUse, USE_REFRESH_MS } from "./quota-text.ts";
+
+const KEYS_MAX = 200;
 
 export interface TenantPanelProps {
   readonly tenant: string;
@@ -23,6 +26,9 @@ export function TenantPanel({ tenant, keys }: TenantPanelProps) {
   const { api, may } = useSession();
   const [isEditing, setEditing] = useState(false);
   const queryKey = ["quota", tenant];
+  // Those that may be used first: the others are history.
+  const isActive = ({ state }: ApiKey): number => (state === "active" ? 0 : 1);
+  const newest = keys.toReversed().toSorted((a, b) => isActive(a) - isActive(b));
   const query = useQuery({
     queryKey,
     queryFn: ({ signal }) => api.get<QuotaUse>(`/v1/tenants/${part(tenant)}/quota`, {}, signal),
@@ -57,9 +63,10 @@ export function TenantPanel({ tenant, keys }: TenantPanelProps) {
           <Empty>None. “tidemill key create” makes one.</Empty>
         ) : (
           <Scroller label="API keys">
-            <KeyTable keys={keys} />
+            <KeyTable keys={newest.slice(0, KEYS_MAX)} />
           </Scroller>
         )}
+        <ListEnd shown={KEYS_MAX} all={keys.length} how="“tidemill key list” has the others" />
       </Panel>
     </>
   );

@@ -1,8 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { Link, useSearch } from "wouter";
 import type { ApiKey, Quota } from "../../api/types.ts";
 import { formatCount } from "../../format.ts";
 import { useSession } from "../../session/session.tsx";
+import { SearchField } from "../../ui/field.tsx";
+import { ListEnd } from "../../ui/list-end.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Panel, Scroller } from "../../ui/panel.tsx";
 import { Loaded } from "../../ui/query-state.tsx";
@@ -33,9 +36,7 @@ export function TenantsPage() {
       <Panel title="Tenants with a quota or a key" flush>
         <Loaded query={query}>
           {({ quotas, keys }) => (
-            <Scroller label="Tenants">
-              <TenantTable quotas={quotas} keys={keys} own={me.tenant} chosen={chosen} />
-            </Scroller>
+            <TenantTable quotas={quotas} keys={keys} own={me.tenant} chosen={chosen} />
           )}
         </Loaded>
       </Panel>
@@ -55,9 +56,35 @@ interface TenantTableProps extends Tenants {
   readonly chosen: string | null;
 }
 
+/** Rows of a table that a person looks through; more are found by a part of their name. */
+const ROWS_MAX = 200;
+
 function TenantTable({ quotas, keys, own, chosen }: TenantTableProps) {
+  const [part, setPart] = useState("");
   const all = [own, ...quotas.map(({ tenant }) => tenant), ...keys.map(({ tenant }) => tenant)];
   const names = [...new Set(all)].sort();
+  const found = names.filter((name) => name.toLowerCase().includes(part.trim().toLowerCase()));
+  return (
+    <>
+      {names.length <= ROWS_MAX ? null : (
+        <div className="max-w-sm px-4 pb-3">
+          <SearchField label="Part of a tenant’s name" value={part} onValue={setPart} />
+        </div>
+      )}
+      <Scroller label="Tenants">
+        <TenantRows names={found.slice(0, ROWS_MAX)} quotas={quotas} keys={keys} chosen={chosen} />
+      </Scroller>
+      <ListEnd shown={ROWS_MAX} all={found.length} how="type a part of its name" />
+    </>
+  );
+}
+
+interface TenantRowsProps extends Tenants {
+  readonly names: readonly string[];
+  readonly chosen: string | null;
+}
+
+function TenantRows({ names, quotas, keys, chosen }: TenantRowsProps) {
   return (
     <table className="table">
       <thead>

@@ -102,6 +102,7 @@ const gapsView = z.object({
 
 const statusView = z
   .object({
+    at: instant.openapi({ description: "By the clock of the database, as all instants" }),
     latestPosition: z.string(),
     leader,
     workers: z.array(workerView),

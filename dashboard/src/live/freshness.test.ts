@@ -1,9 +1,10 @@
 import { expect, it } from "vitest";
-import type { ClusterStatus } from "../../api/types.ts";
-import type { Connection } from "../../live/events.ts";
+import type { ClusterStatus } from "../api/types.ts";
+import type { Connection } from "./events.ts";
 import { staleSinceMs } from "./freshness.ts";
 
 const STATUS: ClusterStatus = {
+  at: "1970-01-01T00:00:00Z",
   latestPosition: "0",
   leader: { term: "1" },
   workers: [],

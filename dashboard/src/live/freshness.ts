@@ -1,6 +1,6 @@
-import type { LiveState } from "../../live/live-state.ts";
+import type { LiveState } from "./live-state.ts";
 
-/** The cluster is told every two seconds. */
+/** The cluster is told every two seconds, and at the least every five. */
 const STALE_MS = 10_000;
 
 type Known = Pick<LiveState, "connection" | "status" | "statusAtMs">;
