@@ -19,8 +19,10 @@ export interface OpenOptions {
   readonly server?: ServerPorts;
   /** How many tasks are in one message over the network. */
   readonly perMessage?: number;
-  /** How many streams a worker opens. */
+  /** How many streams a worker opens, and for throughput a producer, too. */
   readonly streams?: number;
+  /** Servers that share the ports of this session's. Defaults to 1. */
+  readonly serverProcesses?: number;
 }
 
 export interface ServerPorts {

@@ -184,7 +184,8 @@ const KNOWN = [
 const PRODUCER_PORT = 9_092;
 const WORKER_PORT = 9_091;
 const HTTP_PORT = 8_080;
-const METRICS = { host: "127.0.0.1", port: 9_464 };
+export const METRICS_PORT = 9_464;
+const METRICS = { host: "127.0.0.1", port: METRICS_PORT };
 
 /** Applies defaults and refuses nonsense at the start, where a person is watching. */
 export function resolveServerOptions(options: ServerOptions): ResolvedServerOptions {

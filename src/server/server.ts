@@ -203,7 +203,7 @@ export class TidemillServer implements AsyncDisposable {
       this.#listeners.set("http", new ServerHttp("http", http, { ...parts, ...api, fetch }));
     }
     if (metrics === undefined) return;
-    const page = { fetch: createMetricsPage(sources) };
+    const page = { fetch: createMetricsPage(sources), isExclusive: true };
     this.#listeners.set("metrics", new ServerHttp("metrics", metrics, { ...parts, ...page }));
   }
 

@@ -1,3 +1,4 @@
+import { systemClock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import { Secret } from "../../base/secret.ts";
 import { stopSignal } from "../../base/stop-signal.ts";
@@ -11,6 +12,8 @@ import { UsageError } from "../errors.ts";
 import { connectOptions, requireDatabaseUrl } from "../options.ts";
 import { isReadByOthers } from "../serve/files.ts";
 import { serveLogger } from "../serve/log.ts";
+import { sharedPlace } from "../serve/place.ts";
+import { ServerProcesses } from "../serve/processes.ts";
 import { Redactor } from "../serve/redactor.ts";
 import { serverOptionsOf } from "../serve/server-options.ts";
 import { SERVE_SETTINGS, type ServeFlags } from "../serve/settings.ts";
@@ -20,11 +23,19 @@ import { likelyTypos } from "../settings.ts";
 /** `tidemill serve`: until a signal, then it drains. A second signal ends it at once. */
 export async function runServe(flags: ServeFlags): Promise<void> {
   const url = requireDatabaseUrl(flags);
-  const options = serverOptionsOf(flags);
+  const shared = sharedPlace();
+  const options = serverOptionsOf(flags, shared?.place);
   const redactor = new Redactor(secretsOf(flags, url, options));
-  const logger = serveLogger(flags.logLevel ?? "info", redactor);
+  const fields = shared === undefined ? {} : { process: shared.place };
+  const logger = serveLogger(flags.logLevel ?? "info", redactor, { fields });
   const { signal, release } = stopSignal();
   try {
+    const { processes: count = 1 } = flags;
+    if (count > 1 && shared === undefined) {
+      const all = new ServerProcesses({ count, clock: systemClock, logger, signal });
+      process.exitCode = await all.run();
+      return;
+    }
     const { poolSize } = flags;
     await using mill = await Tidemill.connect(url, {
       ...connectOptions(flags),
@@ -33,12 +44,15 @@ export async function runServe(flags: ServeFlags): Promise<void> {
     });
     await requireSomeAuth(mill, options);
     const server = new TidemillServer(mill, options);
-    warn(flags, options, logger);
+    if ((shared?.place ?? 0) === 0) warn(flags, options, logger);
     await server.start();
     logger.info({ version: VERSION, ...addressesOf(server, options) }, "serving");
-    await runUntilStopped(server, { name: "server", logger, signal });
+    shared?.serving();
+    const stopping = shared === undefined ? signal : AbortSignal.any([signal, shared.stopping]);
+    await runUntilStopped(server, { name: "server", logger, signal: stopping });
   } finally {
     release();
+    shared?.leave();
   }
 }
 

@@ -3,6 +3,13 @@ import type { Logger } from "../../base/log.ts";
 import type { Redactor } from "./redactor.ts";
 import type { LogLevel } from "./settings.ts";
 
+export interface LogTarget {
+  /** In every line. */
+  readonly fields?: object;
+  /** Defaults to standard output. */
+  readonly destination?: DestinationStream;
+}
+
 /**
  * One JSON object per line on standard output, written before the call returns: what was logged is
  * there when the process dies. Secrets are taken out of every line.
@@ -10,12 +17,12 @@ import type { LogLevel } from "./settings.ts";
 export function serveLogger(
   level: LogLevel,
   redactor: Redactor,
-  destination: DestinationStream = pino.destination({ fd: 1, sync: true }),
+  { fields = {}, destination = pino.destination({ fd: 1, sync: true }) }: LogTarget = {},
 ): Logger {
   const log = pino(
     {
       level,
-      base: null,
+      base: { ...fields },
       messageKey: "message",
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },

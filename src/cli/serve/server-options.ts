@@ -5,14 +5,15 @@ import type { TlsOptions } from "../../server/grpc/tls.ts";
 import type { ServerOptions } from "../../server/options.ts";
 import { UsageError } from "../errors.ts";
 import { readIssuers, readText, readTokens } from "./files.ts";
+import { metricsOf } from "./place.ts";
 import { callsOf, deliveryOf, type ServeFlags } from "./settings.ts";
 
 /** What everybody is without tokens. */
 const ANYBODY = { tenant: "default", scopes: ["admin"] } as const;
 
-/** What the flags say, with the files that they name. */
-export function serverOptionsOf(flags: ServeFlags): ServerOptions {
-  const { host, http, producer, worker, metrics, reflection, requireWall } = flags;
+/** What the flags say, with the files that they name; of several that share ports, to which. */
+export function serverOptionsOf(flags: ServeFlags, place = 0): ServerOptions {
+  const { host, http, producer, worker, reflection, requireWall } = flags;
   const { leaseSeconds, graceSeconds, drainSeconds } = flags;
   const { keepaliveSeconds, keepaliveTimeoutSeconds } = flags;
   return withoutUndefined({
@@ -25,7 +26,7 @@ export function serverOptionsOf(flags: ServeFlags): ServerOptions {
     http,
     producer,
     worker,
-    metrics,
+    metrics: metricsOf(flags, place),
     reflection,
     requireWall,
     leaseSeconds,

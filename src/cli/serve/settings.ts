@@ -43,6 +43,7 @@ export interface ServeFlags extends GlobalFlags {
   readonly egressPorts?: readonly number[];
   readonly egressCa?: string;
   readonly poolSize?: number;
+  readonly processes?: number;
   readonly logLevel?: LogLevel;
 }
 
@@ -136,6 +137,11 @@ export const SERVE_SETTINGS: readonly Setting[] = [
     flags: "--pool-size <n>",
     says: "database connections for calls (default: 10)",
     read: wholeNumber(1, 1_000),
+  },
+  {
+    flags: "--processes <n>",
+    says: "servers that share the ports, each a process of its own (default: 1)",
+    read: wholeNumber(1, 64),
   },
   {
     flags: "--log-level <level>",

@@ -29,6 +29,8 @@ export interface ListenerContext {
   /** Shown in logs, and the name of the service. */
   readonly name: string;
   readonly fetch: (request: Request) => Promise<Response>;
+  /** Whether the port is this process's alone, where others share those that it opens. */
+  readonly isExclusive?: boolean;
   /** Called when a stop begins, before the port is closed. */
   readonly onDrain?: () => void;
   /** Defaults to silence. */
@@ -100,9 +102,9 @@ export class HttpListener implements Service {
 
   async #open(): Promise<number> {
     const { host = "127.0.0.1", port } = this.#options;
-    const { name, logger = silentLogger } = this.#context;
+    const { name, logger = silentLogger, isExclusive = false } = this.#context;
     try {
-      this.#server.listen(port, host);
+      this.#server.listen({ port, host, exclusive: isExclusive });
       await once(this.#server, "listening");
     } catch (error) {
       throw new ConfigError(

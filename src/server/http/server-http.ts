@@ -68,7 +68,7 @@ function findDashboard({
   return found;
 }
 
-type Answers = Pick<ListenerContext, "fetch"> & { readonly drain?: () => void };
+type Answers = Pick<ListenerContext, "fetch" | "isExclusive"> & { readonly drain?: () => void };
 
 /** One port of a server on which HTTP is spoken. */
 export class ServerHttp implements Service {
@@ -78,12 +78,12 @@ export class ServerHttp implements Service {
   #port = 0;
 
   constructor(name: string, at: ResolvedListen, parts: ServerHttpParts & Answers) {
-    const { tls, drainSeconds, logger, fetch, drain } = parts;
+    const { tls, drainSeconds, logger, fetch, isExclusive = false, drain } = parts;
     this.name = name;
     this.#host = at.host;
     const secure = tls === undefined ? {} : { tls };
     const onDrain = drain === undefined ? {} : { onDrain: drain };
-    const context = { name, fetch, logger, ...onDrain };
+    const context = { name, fetch, logger, isExclusive, ...onDrain };
     this.#listener = new HttpListener({ ...at, ...secure, drainSeconds }, context);
   }
 

@@ -26,6 +26,8 @@ export interface CliOptions {
 export interface RunningCli {
   readonly child: ChildProcess;
   readonly ended: Promise<CliResult>;
+  /** Of its standard output, so far. */
+  readonly lines: readonly string[];
   /** Resolves with the first line, printed already or to come, that matches. */
   line(pattern: RegExp): Promise<string>;
 }
@@ -62,6 +64,7 @@ export function startNode(args: readonly string[], { cwd, env }: CliOptions = {}
   return {
     child,
     ended,
+    lines,
     line: (pattern) =>
       new Promise((resolve, reject) => {
         const fail = (): void =>
