@@ -445,7 +445,7 @@ describe("documents", () => {
     const metrics = SOURCES.flatMap((file) =>
       nodesOf(file).flatMap((node) => {
         const maker = node.type === "NewExpression" ? nameOf(node["callee"]) : undefined;
-        if (!/^(Counter|Gauge|Histogram)$/.test(maker ?? "")) return [];
+        if (!/^(Counter|AskedGauge|Gauge|Histogram)$/.test(maker ?? "")) return [];
         const [name] = argumentsOf(node);
         return (name === undefined ? undefined : literalText(name)) ?? [];
       }),

@@ -72,6 +72,7 @@ export class HttpJobs implements Disposable {
   readonly #keys: SigningKeys;
   /** By queue: whose places its last task wanted, and when those were others than before. */
   readonly #hosts = new Map<string, { readonly key: string; readonly variedAtMs: number }>();
+  readonly #unwatch: () => void;
   #calling = 0;
 
   constructor(db: Queryable, options: ResolvedHttpJobs, parts: HttpJobsParts) {
@@ -80,6 +81,7 @@ export class HttpJobs implements Disposable {
     const { clock, random } = parts;
     this.#targets = new Targets({ rules: options.rules, now: () => clock.now(), random });
     this.#keys = new SigningKeys(db, clock);
+    this.#unwatch = parts.metrics.targetsBroken.ask(() => this.#targets.broken);
   }
 
   /** What runs tasks of the queue. Of those that are `isStored`, others own the definition. */
@@ -110,6 +112,7 @@ export class HttpJobs implements Disposable {
   }
 
   close(): void {
+    this.#unwatch();
     this.#parts.guard.close();
   }
 
@@ -229,9 +232,8 @@ export class HttpJobs implements Disposable {
   }
 
   #heard(task: ClaimedTask, place: TargetPlace, news: News, ms: number): void {
-    const { logger, metrics } = this.#parts;
+    const { logger } = this.#parts;
     const isBroken = this.#targets.left(place.key, place, news, ms);
-    metrics.targetsBroken.set(this.#targets.broken);
     if (!isBroken) return;
     const [tenant, target] = place.key.split("\u0000");
     logger.warn({ tenant, target, task: task.id }, "a target is left alone for a while");
