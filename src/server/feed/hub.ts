@@ -217,11 +217,9 @@ export class FeedHub {
     }
   }
 
-  /** Whether somebody takes all it gets, and not as fast as it comes. */
-  askPressed(): boolean {
-    let isPressed = false;
-    for (const client of this.#clients) if (client.askPressed()) isPressed = true;
-    return isPressed;
+  /** Those who take what they get, and not as fast as it comes, read it at their own pace. */
+  relieve(): void {
+    for (const client of this.#clients) if (client.askPressed()) client.fallBehind(this.#frontier);
   }
 
   /** Ends all streams, and takes no more. */
