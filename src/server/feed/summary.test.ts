@@ -137,7 +137,7 @@ describe("a client that reads summaries", () => {
     expect(text).toContain(`id: era-${position}\n`);
   });
 
-  it("is told of tasks whose summary had no room, before it is told that it has lagged", async () => {
+  it("is told of tasks whose summary had no room before it is told that it lagged", async () => {
     const client = open({}, 150);
     client.give("era", row("pending", [1])); // The beginning was not taken yet.
     client.give("era", row("", [1], { ...CLUSTER, data: '{"id": "w"}' }));
