@@ -21,6 +21,8 @@ export interface ClientOptions {
   readonly onLagged: (missed: number) => void;
   /** Its stream is closed: it holds nothing any more. */
   readonly onClosed: (client: FeedClient) => void;
+  /** To bytes that nobody changes. */
+  readonly encode: (text: string) => Uint8Array;
   readonly clock: Clock;
   /** How long one that was ended may take to read the rest. */
   readonly goodbyeMs: number;
@@ -52,7 +54,6 @@ export class FeedClient {
   readonly #options: ClientOptions;
   readonly #outbox: Outbox;
   readonly #summary: Summary | undefined;
-  readonly #encoder = new TextEncoder();
   readonly #closing = new AbortController();
   /** Of the row at which it goes on: what it has seen of it. */
   #known: { readonly position: bigint; readonly index: number } | undefined;
@@ -90,6 +91,11 @@ export class FeedClient {
 
   get hasSummary(): boolean {
     return this.#summary !== undefined;
+  }
+
+  /** Whether it did not read, and is not told anything before it has read what is left. */
+  get hasLost(): boolean {
+    return this.#outbox.hasLost;
   }
 
   /** What it has not taken yet. */
@@ -251,7 +257,7 @@ export class FeedClient {
       const text = this.#outbox.take(PIECE_CHARS) || this.#lagged();
       if (text !== "") {
         this.#takes += 1;
-        controller.enqueue(this.#encoder.encode(text));
+        controller.enqueue(this.#options.encode(text));
         return;
       }
       if (this.#isOver) {

@@ -3,7 +3,7 @@ import { LimitError, UnavailableError } from "../../base/errors.ts";
 import type { Queryable } from "../../db/database.ts";
 import { FeedClient, type FeedViewName } from "./client.ts";
 import { FeedRow } from "./feed-row.ts";
-import { type FeedFilter, messagesOf, signatureOf, textFor } from "./filter.ts";
+import { type FeedFilter, isWanted, messagesOf, signatureOf, textFor } from "./filter.ts";
 import type { FeedMetrics } from "./metrics.ts";
 import type { Place } from "./place.ts";
 import { ReadTurns } from "./read-turns.ts";
@@ -67,6 +67,8 @@ export class FeedHub {
   #clusterChanges = 0;
   /** Those who are behind read one after the other, and not before another tenant's turn. */
   readonly #turns = new ReadTurns();
+  readonly #encoder = new TextEncoder();
+  #encoded = { text: "", bytes: new Uint8Array() };
   #isClosed = false;
 
   constructor(options: HubOptions) {
@@ -113,6 +115,7 @@ export class FeedHub {
       catchUp: (one) => this.#catchUp(one),
       onLagged: (missed) => metrics.missed.add(missed),
       onClosed: (one) => this.#leave(one),
+      encode: (text) => this.#encode(text),
       clock,
       goodbyeMs,
     });
@@ -156,13 +159,17 @@ export class FeedHub {
     const place = { era, position: row.position };
     let wanted = 0;
     for (const { filter, clients } of this.#groups.values()) {
-      const text = textFor(filter, row);
-      if (text === "") continue;
+      if (!isWanted(filter, row)) continue;
+      // Nobody writes down what all who want it will have missed: it is only counted.
+      const isPlain = row.kind === "task" && filter.taskId === undefined;
+      const isHeard = !isPlain || hasHearer(clients);
+      const text = isHeard ? textFor(filter, row) : "";
+      if (isHeard && text === "") continue;
       const messages = messagesOf(filter, row);
       for (const client of clients) {
         if (client.phase === "live") client.offer(text, messages, place);
       }
-      wanted = Math.max(wanted, messages);
+      if (isHeard) wanted = Math.max(wanted, messages);
     }
     this.#frontier = row.position;
     return wanted;
@@ -240,6 +247,14 @@ export class FeedHub {
     } else if (after.position <= this.#frontier) client.begin(after, "behind", true);
   }
 
+  /** Hundreds are told the same one after another: it is encoded once for all of them. */
+  #encode(text: string): Uint8Array {
+    if (this.#encoded.text !== text) {
+      this.#encoded = { text, bytes: this.#encoder.encode(text) };
+    }
+    return this.#encoded.bytes;
+  }
+
   #leave(client: FeedClient): void {
     if (!this.#clients.delete(client)) return;
     this.#summing.delete(client);
@@ -287,4 +302,9 @@ export class FeedHub {
     const isCut = page.isCut && rows.length === page.rows.length;
     return { rows, to: isCut && last !== undefined ? last.position : frontier };
   }
+}
+
+function hasHearer(clients: ReadonlySet<FeedClient>): boolean {
+  for (const client of clients) if (!client.hasLost) return true;
+  return false;
 }

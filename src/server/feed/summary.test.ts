@@ -102,6 +102,7 @@ describe("a client that reads summaries", () => {
       view: "summary",
       catchUp: () => Promise.resolve(),
       onLagged: () => {},
+      encode: (text) => new TextEncoder().encode(text),
       onClosed: () => {},
       clock: new ManualClock(),
       goodbyeMs: 5_000,

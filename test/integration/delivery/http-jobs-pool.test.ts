@@ -162,7 +162,7 @@ it("a queue that names its target has the places of that host, and of others bes
   await eventually(() => expect(counts()).toEqual({ own: 4, other: 3, another: 4 }));
 });
 
-it("one call finds out whether a host answers again, and then all that waited are made", async () => {
+it("one call finds out whether a host answers again, then all that waited are made", async () => {
   const scene = await newJobScene();
   const release = gate();
   const arrived: string[] = [];
