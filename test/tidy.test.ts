@@ -271,6 +271,39 @@ describe("language", () => {
     refuse(faults, "take the clock, or a function of src/base, so that tests can rule it");
   });
 
+  it("nothing but the egress guard calls out", () => {
+    // Of these, nothing else is used than what listens, or calls nobody.
+    const modules = /^(node:)?(http|https|http2|net|tls|dgram)$/;
+    const harmless = ["constants", "createSecureContext", "isIP", "isIPv4", "isIPv6"];
+    const listeners = [
+      "src/cli/demo/courier.ts",
+      "src/cli/demo/dev-server.ts",
+      "src/embedded/server-process.ts",
+      "src/server/http/listener.ts",
+    ];
+    // Calls the server that its user names.
+    const clients = ["src/client/rest/http-call.ts"];
+    const isFine = (specifier: unknown, file: string): boolean => {
+      if (!isNode(specifier) || specifier["importKind"] === "type") return true;
+      const name = nameOf(specifier["imported"]) ?? "";
+      return harmless.includes(name) || (name === "createServer" && listeners.includes(file));
+    };
+    const faults = findNodes(
+      hand.filter((file) => !file.startsWith("src/delivery/egress/") && !clients.includes(file)),
+      (node, file) => {
+        const isFetch = node.type === "CallExpression" && nameOf(node["callee"]) === "fetch";
+        if (isFetch && file !== "src/server/http/local-only.ts") return true; // A handler's own.
+        if (isMember(node, "globalThis", "fetch")) return true;
+        const source = node["source"];
+        if (!isNode(source) || !modules.test(literalText(source) ?? "")) return false;
+        if (node.type === "ImportExpression") return true;
+        if (node.type !== "ImportDeclaration" || node["importKind"] === "type") return false;
+        return (node["specifiers"] as unknown[]).some((one) => !isFine(one, file));
+      },
+    );
+    refuse(faults, "call through src/delivery/egress, or who names an address reaches our network");
+  });
+
   it("only runLoop loops on a signal", () => {
     const loops = ["WhileStatement", "DoWhileStatement", "ForStatement"];
     const faults = findNodes(
@@ -445,7 +478,7 @@ describe("documents", () => {
     const metrics = SOURCES.flatMap((file) =>
       nodesOf(file).flatMap((node) => {
         const maker = node.type === "NewExpression" ? nameOf(node["callee"]) : undefined;
-        if (!/^(Counter|Gauge|Histogram)$/.test(maker ?? "")) return [];
+        if (!/^(Counter|AskedGauge|Gauge|Histogram)$/.test(maker ?? "")) return [];
         const [name] = argumentsOf(node);
         return (name === undefined ? undefined : literalText(name)) ?? [];
       }),

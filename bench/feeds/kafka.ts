@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type NewTask, queue, Tidemill } from "../../src/index.ts";
+import { httpQueue, type NewTask, queue, Tidemill } from "../../src/index.ts";
 import { connectKafka, type KafkaClient, KafkaIngest } from "../../src/kafka/index.ts";
 import { Broker } from "../../test/kafka/broker.ts";
 import { missingJava } from "../../test/kafka/classpath.ts";
@@ -17,6 +17,10 @@ const QUICK = { rounds: 3, tasks: 60_000 };
 const JVM = ["-Xms256m", "-Xmx512m"];
 const PRIORITIES = ["high", "normal", "low"] as const;
 const LOOK_MS = 2;
+const INGEST_MIN = 0.4;
+/** What messages say: the least, or what Foreman's jobs do. */
+type Shape = "plain" | "call";
+const PREFIXES: Readonly<Record<Shape, string>> = { plain: "bench", call: "calls" };
 
 const payload = (n: number): object => {
   const head = JSON.stringify({ n, pad: "" }).length;
@@ -30,15 +34,19 @@ export async function* kafkaFigures(server: BenchServer, quick: boolean): AsyncG
   const { rounds, tasks } = quick ? QUICK : FULL;
   const broker = await Broker.start(JVM);
   const bulk: number[] = [];
+  const calls: number[] = [];
   const ingest = new Map<ClientName, number[]>(CLIENTS.map((client) => [client, []]));
   try {
-    const topics = await fill(broker, tasks);
+    const topics = await fill(broker, tasks, "plain");
+    const others = await fill(broker, tasks, "call");
     for (let round = 0; round < rounds; round += 1) {
       bulk.push(await enqueueAll(server, tasks));
       for (const client of CLIENTS) {
         const rate = await ingestAll(server, { broker, client, topics, tasks, round });
         ingest.get(client)?.push(rate);
       }
+      const shape = { broker, client: "platformatic", topics: others, tasks, round } as const;
+      calls.push(await ingestAll(server, { ...shape, shape: "call" }));
     }
   } finally {
     await broker.close();
@@ -52,6 +60,15 @@ export async function* kafkaFigures(server: BenchServer, quick: boolean): AsyncG
     ours: median(ingest.get("platformatic") ?? []),
     anchor: median(bulk),
     unit: "of the bulk-enqueued tasks/s",
+    bar: { atLeast: INGEST_MIN },
+    settings: { ...settings, client: "platformatic" },
+  };
+  yield {
+    figure: "feeds.kafka_calls_vs_bulk_enqueue",
+    value: median(calls.map((rate, round) => rate / (bulk[round] ?? Number.NaN))),
+    ours: median(calls),
+    anchor: median(bulk),
+    unit: "of the bulk-enqueued tasks/s, of messages with a target, an id and a priority",
     settings: { ...settings, client: "platformatic" },
   };
   yield {
@@ -65,31 +82,39 @@ export async function* kafkaFigures(server: BenchServer, quick: boolean): AsyncG
 }
 
 /** Once for all rounds: each reads them under a name of its own. */
-async function fill(broker: Broker, tasks: number): Promise<string[]> {
+async function fill(broker: Broker, tasks: number, shape: Shape): Promise<string[]> {
   const client = await connectKafka({ brokers: [broker.address] });
-  const topics = PRIORITIES.map((priority) => `bench.jobs.${priority}`);
+  const topics = PRIORITIES.map((priority) => `${PREFIXES[shape]}.jobs.${priority}`);
   await client.createTopics(
     topics.map((topic) => ({ topic, partitions: PARTITIONS, replicas: 1 })),
   );
   for (let n = 0; n < tasks; n += BATCH)
-    await publish(client, topics, n, Math.min(BATCH, tasks - n));
+    await publish(client, { topics, from: n, count: Math.min(BATCH, tasks - n), shape });
   await client.close();
   return topics;
 }
 
-async function publish(
-  client: KafkaClient,
-  topics: readonly string[],
-  from: number,
-  count: number,
-): Promise<void> {
+interface Some {
+  readonly topics: readonly string[];
+  readonly from: number;
+  readonly count: number;
+  readonly shape: Shape;
+}
+
+function jobOf(n: number, shape: Shape): object {
+  if (shape === "plain") return { queue: "bench", payload: payload(n) };
+  const target_url = `https://hooks.example.com/jobs/${n % 10}`;
+  return { id: `job-${n}`, queue: "bench", target_url, priority: n % 10, payload: payload(n) };
+}
+
+async function publish(client: KafkaClient, { topics, from, count, shape }: Some): Promise<void> {
   await client.publish(
     Array.from({ length: count }, (_, place) => {
       const n = from + place;
       return {
         topic: topics[n % topics.length] ?? "",
         key: Buffer.from(String(n)),
-        value: Buffer.from(JSON.stringify({ queue: "bench", payload: payload(n) })),
+        value: Buffer.from(JSON.stringify(jobOf(n, shape))),
         headers: [],
       };
     }),
@@ -127,18 +152,21 @@ interface Run {
   readonly topics: readonly string[];
   readonly tasks: number;
   readonly round: number;
+  /** Defaults to plain. */
+  readonly shape?: Shape;
 }
 
 /** From the first message that is stored to the last, so that joining groups does not count. */
 async function ingestAll(server: BenchServer, run: Run): Promise<number> {
-  const { broker, client: name, topics, tasks, round } = run;
+  const { broker, client: name, topics, tasks, round, shape = "plain" } = run;
   const url = await server.database();
   const mill = await Tidemill.connect(url);
-  await mill.queues.ensure("bench");
+  if (shape === "call") await mill.queues.define(httpQueue("bench"));
+  else await mill.queues.ensure("bench");
   const client = await connectKafka({ brokers: [broker.address], client: name });
-  const group = `bench-${name}-${round}`;
+  const group = `bench-${name}-${shape}-${round}`;
   const allowUnnoticedRecreation = name === "kafkajs";
-  const options = { prefix: "bench", group, allowUnnoticedRecreation };
+  const options = { prefix: PREFIXES[shape], group, allowUnnoticedRecreation };
   const ingest = new KafkaIngest(mill, client, options);
   const stored = (): number =>
     topics.reduce(

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { httpQueue, Tidemill } from "../../src/index.ts";
 import { type Figure, median, quantile } from "../support/figure.ts";
-import type { BenchServer } from "../support/server.ts";
+import { type BenchServer, withClient } from "../support/server.ts";
 import { Spoken } from "../support/spoken.ts";
 import { freePorts } from "../tasks/ports.ts";
 
@@ -17,18 +17,18 @@ interface Scale {
   readonly floodMs: number;
 }
 
-const FULL: Scale = { backlog: 100_000, samples: 5_000, floodMs: 20_000 };
-const QUICK: Scale = { backlog: 100_000, samples: 400, floodMs: 4_000 };
+/** So many samples take longer than a low job needs to age past a new high one. */
+const FULL: Scale = { backlog: 100_000, samples: 15_000, floodMs: 20_000 };
+/** So few low ones that all of them can be called. */
+const QUICK: Scale = { backlog: 5_000, samples: 400, floodMs: 4_000 };
 /** How long the target takes for a job. */
 const JOB_MS = 100;
 /** Of each sender, of whom there are some. */
 const EVERY_MS = 10;
 const SENDERS = 2;
-/**
- * One step of priority. Low ones outrank high ones that come six steps later: while waits are
- * measured none has waited for so long, and under the flood all have.
- */
-const AGING_SECONDS = 20;
+/** The default of workers. Low jobs that waited six times as long outrank new high ones. */
+const AGING_SECONDS = 10;
+/** So that all low ones have aged while the flood is measured. */
 const FLOOD_AGING_SECONDS = 0.5;
 /** More than the pool does meanwhile. */
 const FLOOD_AHEAD = 500;
@@ -36,6 +36,9 @@ const BULK = 10_000;
 const WARM_UP = 100;
 const SETTLE_MS = 20;
 const PATIENCE_MS = 60_000;
+/** For each low job that is still to be called, more than twice of what the host takes. */
+const DRAIN_MS_EACH = 10;
+const LOOK_MS = 250;
 
 /**
  * How long jobs of high priority wait for their call, behind a hundred thousand of low priority
@@ -65,6 +68,7 @@ export async function* priorityFigures(
   const aging = { agingSeconds: FLOOD_AGING_SECONDS };
   await using _worker = await Spoken.start(program("jobs-program.ts"), { url, port, ...aging });
   const underFlood = await scene.flood(scale.floodMs);
+  const drainMs = await scene.drain(url, scale.backlog);
   await scene.mill.close();
   if (beside === 0 || underFlood === 0) {
     throw new Error("jobs of low priority did not run beside those of high priority");
@@ -77,6 +81,7 @@ export async function* priorityFigures(
     ours,
     anchor,
     unit: "of the ms that one waits alone, and a job takes (p99, less is better)",
+    bar: { atMost: 1 },
     settings: {
       ...server.settings,
       ...scale,
@@ -88,6 +93,7 @@ export async function* priorityFigures(
       behindP50: median(behind),
       lowBeside: beside,
       lowUnderFlood: underFlood,
+      drainMs,
     },
   };
 }
@@ -182,5 +188,26 @@ class Scene {
       others += told.others;
     }
     return others;
+  }
+
+  /** Resolves when every job of low priority was completed; with how long that took. */
+  async drain(url: string, count: number): Promise<number> {
+    const begunMs = performance.now();
+    const untilMs = begunMs + PATIENCE_MS + count * DRAIN_MS_EACH;
+    return await withClient(url, async (client) => {
+      for (;;) {
+        const { rows } = await client.query<{ left: number; ended: number }>(
+          `SELECT (SELECT count(*)::int FROM tidemill.live_tasks) AS left,
+                  (SELECT count(*)::int FROM tidemill.task_history
+                    WHERE state = 'completed' AND priority = 2) AS ended`,
+        );
+        const { left, ended } = rows[0] ?? { left: Number.NaN, ended: Number.NaN };
+        if (left === 0 && ended === count) return performance.now() - begunMs;
+        if (performance.now() > untilMs) {
+          throw new Error(`${ended} of ${count} jobs of low priority were completed`);
+        }
+        await pause(LOOK_MS);
+      }
+    });
   }
 }

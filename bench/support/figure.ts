@@ -7,6 +7,20 @@ export interface Figure {
   readonly ours?: number;
   readonly anchor?: number;
   readonly settings: Readonly<Record<string, unknown>>;
+  /** What it must reach in a full run, if it must. */
+  readonly bar?: Bar;
+}
+
+export type Bar = { readonly atLeast: number } | { readonly atMost: number };
+
+/** How a figure misses its bar. Undefined when it does not. */
+export function missOf({ figure, value, bar }: Figure): string | undefined {
+  if (bar === undefined) return undefined;
+  const [isMet, must] =
+    "atLeast" in bar
+      ? [value >= bar.atLeast, `at least ${bar.atLeast}`]
+      : [value <= bar.atMost, `at most ${bar.atMost}`];
+  return isMet ? undefined : `${figure} is ${round(value)} and must be ${must}`;
 }
 
 const round = (value: number): number => Number(value.toPrecision(4));

@@ -77,6 +77,38 @@ export class Gauge {
   }
 }
 
+/** A value that changes by itself: its sources are asked for it when somebody looks. */
+export class AskedGauge {
+  readonly #sources = new Set<() => number>();
+  readonly name: string;
+  readonly help: string;
+
+  constructor(name: string, help: string) {
+    this.name = name;
+    this.help = help;
+  }
+
+  /** What all sources say is added up. Returns what ends it. */
+  ask(source: () => number): () => void {
+    this.#sources.add(source);
+    return () => {
+      this.#sources.delete(source);
+    };
+  }
+
+  /** Undefined when nobody is there to be asked. */
+  value(): number | undefined {
+    if (this.#sources.size === 0) return undefined;
+    return Array.from(this.#sources, (source) => source()).reduce((sum, one) => sum + one, 0);
+  }
+
+  text(): string {
+    const value = this.value();
+    const series = value === undefined ? [] : [{ labels: "", value }];
+    return exposition(this.name, this.help, "gauge", series);
+  }
+}
+
 /** Durations in seconds, in fixed buckets. */
 export class Histogram {
   readonly #series = new Map<string, HistogramSeries>();

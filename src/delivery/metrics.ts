@@ -1,4 +1,4 @@
-import { Counter, Gauge, Histogram } from "../base/metrics.ts";
+import { AskedGauge, Counter, Gauge, Histogram } from "../base/metrics.ts";
 
 /**
  * What this process did with webhooks, notices and calls of tasks. docs/reference/metrics.md says
@@ -20,7 +20,7 @@ export class DeliveryMetrics {
     "Tasks sent away because their target was broken or full",
   );
   readonly jobsCalling = new Gauge("tidemill_http_jobs_calling", "Calls of tasks under way");
-  readonly targetsBroken = new Gauge("tidemill_http_targets_broken", "Targets not called now");
+  readonly targetsBroken = new AskedGauge("tidemill_http_targets_broken", "Targets not called now");
   readonly jobDuration = new Histogram("tidemill_http_job_seconds", "Time a call of a task took");
   readonly notices = new Counter("tidemill_notices_total", "Calls of subscriptions by outcome");
   readonly noticing = new Gauge("tidemill_notices_calling", "Calls of subscriptions under way");
@@ -32,7 +32,7 @@ export class DeliveryMetrics {
 
   text(): string {
     return Object.values(this)
-      .map((metric: Counter | Gauge | Histogram) => metric.text())
+      .map((metric: AskedGauge | Counter | Gauge | Histogram) => metric.text())
       .join("\n");
   }
 }

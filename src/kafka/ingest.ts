@@ -75,7 +75,13 @@ export class KafkaIngest implements AsyncDisposable {
       encoder: new JobEncoder(enqueue.directory, resolved.queuesPerTenantMax),
       rules: resolved.rules,
       deadLetters:
-        deadLetterTopic === undefined ? undefined : { sink: client, topic: deadLetterTopic },
+        deadLetterTopic === undefined
+          ? undefined
+          : {
+              sink: client,
+              topic: deadLetterTopic,
+              isGone: () => this.#watch.isGone(deadLetterTopic),
+            },
     });
     const context = {
       source: client,

@@ -24,12 +24,20 @@ interface DeadNote {
 /** What a message is. */
 export type Note = { readonly task: EncodedTask } | DeadNote;
 
+/** The topic of messages that are no jobs. */
+export interface DeadLetters {
+  readonly sink: KafkaSink;
+  readonly topic: string;
+  /** Whether there is no such topic, so that nothing can be published to it. */
+  readonly isGone: () => Promise<boolean>;
+}
+
 export interface StoreContext {
   readonly db: Database;
   readonly enqueue: EnqueueContext;
   readonly encoder: JobEncoder;
   readonly rules: JobRules;
-  readonly deadLetters: { readonly sink: KafkaSink; readonly topic: string } | undefined;
+  readonly deadLetters: DeadLetters | undefined;
 }
 
 /** What became of messages. */
@@ -138,12 +146,11 @@ export class MessageStore {
       notes.set(toDeadLetter(deadLetters.topic, topic, one, one.note.refusal), one.note);
     }
     if (notes.size === 0) return;
-    const refused = await deadLetters.sink.publish([...notes.keys()]);
-    const reasons = new Map(refused.map(({ message, reason }) => [message, reason]));
+    const reasons = await publishOrRefuse(deadLetters, [...notes.keys()]);
     for (const [message, note] of notes) {
       const reason = reasons.get(message);
       if (reason === undefined) note.isPublished = true;
-      else note.publishRefusal = `${deadLetters.topic} does not take it: ${reason}`;
+      else note.publishRefusal = reason;
     }
   }
 
@@ -208,6 +215,25 @@ export class MessageStore {
       tasks: sum(stored.tasks, others.tasks),
       dead: stored.dead + others.dead,
     };
+  }
+}
+
+/**
+ * Why those are not published that are not. A topic that somebody deleted must not hold up the jobs
+ * behind them; a broker that is away is waited for.
+ */
+async function publishOrRefuse(
+  { sink, topic, isGone }: DeadLetters,
+  messages: readonly OutgoingMessage[],
+): Promise<ReadonlyMap<OutgoingMessage, string>> {
+  try {
+    const refused = await sink.publish(messages);
+    return new Map(
+      refused.map(({ message, reason }) => [message, `${topic} does not take it: ${reason}`]),
+    );
+  } catch (error) {
+    if (!(await isGone())) throw error;
+    return new Map(messages.map((message) => [message, `topic ${topic} does not exist`]));
   }
 }
 

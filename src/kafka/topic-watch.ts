@@ -56,6 +56,14 @@ export class TopicWatch {
     );
   }
 
+  /** Whether it is gone for now: one that may be made is, and is there for the next who asks. */
+  async isGone(topic: string): Promise<boolean> {
+    if ((await this.#source.describeTopics([topic])).has(topic)) return false;
+    if (!this.#options.createTopics) return true;
+    await this.#create([topic]);
+    return false;
+  }
+
   /** Whether it is what it was; looked at every now and then. */
   async isStill(topic: string, { topicId, partitions }: TopicDescription): Promise<boolean> {
     const nowMs = this.#clock.now();

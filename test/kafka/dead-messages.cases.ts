@@ -1,7 +1,9 @@
+import { Admin } from "@platformatic/kafka";
 import { describe, expect, it } from "vitest";
-import type { TestDatabase } from "../support/database.ts";
+import { onCleanup, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { scene, used } from "./scene.ts";
+import { type Scene, scene, used } from "./scene.ts";
+import { readTopic } from "./topics.ts";
 
 const JOB = JSON.stringify({ payload: { n: 1 } });
 
@@ -17,6 +19,17 @@ async function bury({ pool }: TestDatabase, source: string, days: number): Promi
     [source, days, JOB],
   );
   return rows[0]?.id ?? "";
+}
+
+/** Somebody removes a topic while an ingest publishes to it. */
+async function removeTopic({ broker, client }: Scene, topic: string): Promise<void> {
+  const admin = new Admin({ clientId: "test", bootstrapBrokers: [broker.address] });
+  onCleanup(() => admin.close());
+  await admin.deleteTopics({ topics: [topic] });
+  await eventually(async () => expect(await admin.listTopics()).not.toContain(topic));
+  // The broker hears of it a moment later, and takes messages for it until then.
+  const message = { topic, key: undefined, value: Buffer.from("late"), headers: [] };
+  await eventually(() => expect(client.publish([message])).rejects.toThrow("Kafka"));
 }
 
 describe("dead messages", () => {
@@ -54,5 +67,38 @@ describe("dead messages", () => {
     const again = await here.ingest();
     await here.expectExactly(1);
     expect(await again.deadMessages.list()).toHaveLength(2);
+  });
+
+  it.each([
+    ["makes again", true],
+    ["does without", false],
+  ])("hold up no jobs behind a topic that was removed, which an ingest %s", async (_, mayMake) => {
+    const here = await scene(used.broker, { partitions: 1 });
+    const [topic, deadLetterTopic] = [`${here.prefix}.jobs.normal`, `${here.prefix}.dead`];
+    const made = [{ topic: deadLetterTopic, partitions: 1, replicas: 1 }];
+    await here.client.createTopics(made);
+    const ingest = await here.ingest({
+      deadLetterTopic,
+      createTopics: mayMake,
+      topicPartitions: 1,
+    });
+    const sendGarbage = async (text: string): Promise<void> => {
+      const garbage = { topic, key: undefined, value: Buffer.from(text), headers: [] };
+      await here.client.publish([garbage]);
+    };
+    await sendGarbage("first");
+    await readTopic(here, deadLetterTopic, (some) => some.length > 0);
+    await removeTopic(here, deadLetterTopic);
+    await sendGarbage("second");
+    await here.produce("normal", 10);
+    await here.expectExactly(10);
+    const buried = await ingest.deadMessages.list();
+    if (mayMake) {
+      const [second] = await readTopic(here, deadLetterTopic, (some) => some.length > 0);
+      expect([String(second?.value), buried.length]).toEqual(["second", 0]);
+    } else {
+      expect(buried).toHaveLength(1);
+      expect(buried[0]?.reason).toContain(`; topic ${deadLetterTopic} does not exist`);
+    }
   });
 });

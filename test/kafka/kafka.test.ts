@@ -5,6 +5,7 @@ import "./faults.cases.ts";
 import "./ingest.cases.ts";
 import "./messages.cases.ts";
 import "./outbox.cases.ts";
+import "./rebalances.cases.ts";
 import "./refusals.cases.ts";
 import "./restarts.cases.ts";
 import "./stops.cases.ts";

@@ -11,6 +11,9 @@ import type { Scene } from "./scene.ts";
 
 export interface KafkaProcess {
   kill(signal: "SIGKILL" | "SIGTERM"): Promise<number | null>;
+  /** Stands still as if its machine did, until it is woken or killed. */
+  freeze(): void;
+  wake(): void;
   readonly log: () => string;
   readonly exitCode: () => number | null;
 }
@@ -44,5 +47,7 @@ export async function startProcess(
   };
   onCleanup(() => kill("SIGKILL"));
   await eventually(() => expect(log).toContain(BEGUN[part]));
-  return { kill, log: () => log, exitCode: () => child.exitCode };
+  const freeze = (): void => void child.kill("SIGSTOP");
+  const wake = (): void => void child.kill("SIGCONT");
+  return { kill, freeze, wake, log: () => log, exitCode: () => child.exitCode };
 }

@@ -120,4 +120,27 @@ describe("a stop while a broker hangs", () => {
     });
     expect(await ended).toBe(143);
   });
+
+  it("is told by the exit code of an ingest whose messages were being stored", async () => {
+    const here = await scene(used.broker, { partitions: 1 });
+    const ingesting = await startProcess(here, "ingest", { ...here.options, drainSeconds: 0.5 });
+    const blocker = await here.database.session();
+    await eventually(async () => {
+      expect((await blocker.query("SELECT FROM tidemill.kafka_offsets")).rowCount).toBe(3);
+    });
+    await blocker.query("BEGIN");
+    await blocker.query("SELECT FROM tidemill.kafka_offsets FOR UPDATE");
+    await here.produce("normal", 1);
+    const waiting = `SELECT FROM pg_stat_activity
+                      WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    await eventually(
+      async () => expect((await here.database.pool.query(waiting)).rowCount).toBe(1),
+      { everyMs: 5 },
+    );
+    expect(await ingesting.kill("SIGTERM"), ingesting.log()).toBe(75);
+    await blocker.query("ROLLBACK");
+    const heir = await here.ingest();
+    await here.expectExactly(1);
+    expect(await heir.stop()).toEqual({ givenBack: 0 });
+  });
 });

@@ -22,7 +22,8 @@ import type { ResolvedHttpJobs } from "./options.ts";
 import { requestOf } from "./request.ts";
 import { toResult } from "./result.ts";
 import { SigningKeys } from "./signing-keys.ts";
-import { type Admission, type Place, type Standing, Targets } from "./targets.ts";
+import { Standings } from "./standings.ts";
+import { type Admission, type Place, Targets } from "./targets.ts";
 import { type CallEnd, judge } from "./verdict.ts";
 
 export interface HttpJobsParts {
@@ -69,9 +70,11 @@ export class HttpJobs implements Disposable {
   readonly #options: ResolvedHttpJobs;
   readonly #parts: HttpJobsParts;
   readonly #targets: Targets;
+  readonly #standings: Standings;
   readonly #keys: SigningKeys;
   /** By queue: whose places its last task wanted, and when those were others than before. */
   readonly #hosts = new Map<string, { readonly key: string; readonly variedAtMs: number }>();
+  readonly #unwatch: () => void;
   #calling = 0;
 
   constructor(db: Queryable, options: ResolvedHttpJobs, parts: HttpJobsParts) {
@@ -79,7 +82,9 @@ export class HttpJobs implements Disposable {
     this.#parts = parts;
     const { clock, random } = parts;
     this.#targets = new Targets({ rules: options.rules, now: () => clock.now(), random });
+    this.#standings = new Standings({ agingSeconds: parts.agingSeconds });
     this.#keys = new SigningKeys(db, clock);
+    this.#unwatch = parts.metrics.targetsBroken.ask(() => this.#targets.broken);
   }
 
   /** What runs tasks of the queue. Of those that are `isStored`, others own the definition. */
@@ -110,6 +115,7 @@ export class HttpJobs implements Disposable {
   }
 
   close(): void {
+    this.#unwatch();
     this.#parts.guard.close();
   }
 
@@ -139,6 +145,7 @@ export class HttpJobs implements Disposable {
     this.#noteHost(task.queue, key);
     const admission = await this.#admit(key, task, signal);
     if (admission.kind === "call") {
+      this.#standings.called(task);
       return await this.#call(
         task,
         { call, settings, secrets, place: { key, ...admission } },
@@ -146,6 +153,7 @@ export class HttpJobs implements Disposable {
       );
     }
     const [ms, why] = admission.kind === "later" ? [admission.ms, admission.why] : [0, "full"];
+    this.#standings.sentAway(task);
     this.#parts.metrics.jobsGivenBack.add(1, { why });
     return abandonFor(ms / 1_000);
   }
@@ -165,7 +173,7 @@ export class HttpJobs implements Disposable {
   }
 
   async #admit(key: string, task: ClaimedTask, signal: AbortSignal): Promise<Admission> {
-    const standing = this.#standingOf(task);
+    const standing = this.#standings.of(task);
     const admission = this.#targets.enter(key, standing);
     if (admission.kind !== "wait") return admission;
     const { admitted, giveUp } = this.#targets.turn(key, standing);
@@ -183,16 +191,6 @@ export class HttpJobs implements Disposable {
       over.abort();
       signal.removeEventListener("abort", giveUp);
     }
-  }
-
-  /** Aged from when it was enqueued: being sent away must not make it wait from the start. */
-  #standingOf({ priority, createdAt }: ClaimedTask): Standing {
-    const { reserve } = this.#options;
-    const { agingSeconds } = this.#parts;
-    return {
-      rank: priority - createdAt.getTime() / 1_000 / agingSeconds,
-      isHigh: priority >= reserve.priority,
-    };
   }
 
   async #call(task: ClaimedTask, job: Job, signal: AbortSignal): Promise<Outcome> {
@@ -229,9 +227,8 @@ export class HttpJobs implements Disposable {
   }
 
   #heard(task: ClaimedTask, place: TargetPlace, news: News, ms: number): void {
-    const { logger, metrics } = this.#parts;
+    const { logger } = this.#parts;
     const isBroken = this.#targets.left(place.key, place, news, ms);
-    metrics.targetsBroken.set(this.#targets.broken);
     if (!isBroken) return;
     const [tenant, target] = place.key.split("\u0000");
     logger.warn({ tenant, target, task: task.id }, "a target is left alone for a while");

@@ -71,6 +71,26 @@ it("tells those who wait at once when their target breaks", async () => {
   expect(targets.broken).toBe(1);
 });
 
+it("counts a target as broken while it is left alone, and no longer", () => {
+  const { targets, clock } = scene();
+  for (const key of ["a", "b", "c"]) {
+    for (const _ of [1, 2]) {
+      targets.enter(key, LOW);
+      targets.left(key, END, "dead", 10);
+    }
+  }
+  expect(targets.broken).toBe(3);
+  // One is forgotten for another.
+  targets.enter("d", LOW);
+  expect([targets.size, targets.broken]).toEqual([3, 2]);
+  // Nobody has anything for the others, so nobody finds out whether they answer.
+  clock.nowMs = 10_000;
+  expect(targets.broken).toBe(0);
+  // While one call finds out, the others are kept away.
+  targets.enter("c", LOW);
+  expect(targets.broken).toBe(1);
+});
+
 it("lets one call through when the pause is over, and the others when that was answered", () => {
   const { targets, clock } = scene();
   for (const _ of [1, 2]) {

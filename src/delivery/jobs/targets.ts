@@ -97,7 +97,6 @@ const HIGH_WAIT_MS_MAX = 10_000;
 export class Targets {
   readonly #options: TargetsOptions;
   readonly #targets = new Map<string, Target>();
-  #broken = 0;
   #highWaiters = 0;
 
   constructor(options: TargetsOptions) {
@@ -108,9 +107,15 @@ export class Targets {
     return this.#targets.size;
   }
 
-  /** Targets that are not called now. */
+  /**
+   * Targets that are not called now. Counted when somebody asks: a pause ends by itself, and nobody
+   * may have anything for the target then.
+   */
   get broken(): number {
-    return this.#broken;
+    const nowMs = this.#options.now();
+    let count = 0;
+    for (const { breaker } of this.#targets.values()) if (waitMs(breaker, nowMs) > 0) count += 1;
+    return count;
   }
 
   /** Takes a place if there is one. */
@@ -160,7 +165,7 @@ export class Targets {
     target.active -= 1;
     if (!isHigh) target.activeOther -= 1;
     target.endedMs = now();
-    this.#turnTo(target, heard(target.breaker, news, { isProbe, nowMs: now(), rules }));
+    target.breaker = heard(target.breaker, news, { isProbe, nowMs: now(), rules });
     if (news !== "unknown") target.averageMs += NEWEST_WEIGHT * (tookMs - target.averageMs);
     this.#callWaiters(target);
     if (isIdle(target) && target.breaker === CLOSED) this.#targets.delete(key);
@@ -196,13 +201,8 @@ export class Targets {
     target.active += 1;
     if (!isHigh) target.activeOther += 1;
     const before = target.breaker;
-    this.#turnTo(target, called(before));
+    target.breaker = called(before);
     return { kind: "call", isProbe: target.breaker !== before, isHigh };
-  }
-
-  #turnTo(target: Target, breaker: Breaker): void {
-    this.#broken += Number(isBroken(breaker)) - Number(isBroken(target.breaker));
-    target.breaker = breaker;
   }
 
   /** How long one more would wait: as the calls of late took, unless they have come to a halt. */
@@ -253,7 +253,6 @@ export class Targets {
         if (this.#targets.size < targetsMax) return;
         const mayGo = !isFine || !isBroken(target.breaker);
         if (!mayGo || !isIdle(target)) continue;
-        this.#turnTo(target, CLOSED);
         this.#targets.delete(key);
       }
     }

@@ -21,6 +21,8 @@ export interface ClientOptions {
   readonly onLagged: (missed: number) => void;
   /** Its stream is closed: it holds nothing any more. */
   readonly onClosed: (client: FeedClient) => void;
+  /** To bytes that nobody changes. */
+  readonly encode: (text: string) => Uint8Array;
   readonly clock: Clock;
   /** How long one that was ended may take to read the rest. */
   readonly goodbyeMs: number;
@@ -34,10 +36,10 @@ const PIECE_CHARS = 64 * 1024;
  *
  * - waiting: the feed is not complete yet, or has not come to where the client was elsewhere
  * - behind: it reads what it has missed, page by page, as fast as it takes them
- * - live: it gets what everybody gets
+ * - live: it gets what everybody gets; one that takes it, but too slowly, is behind again
  *
  * From any of them it goes back to waiting when the feed was interrupted. A live one that does not
- * take what it gets loses what has no room, and is told so; nobody waits for it.
+ * take what it gets loses what has no room, and is told so. Nobody waits for either.
  *
  * One that was ended is told nothing new. It is closed when it has read the rest, and cut when it
  * does not within a few seconds; until then it counts.
@@ -52,7 +54,6 @@ export class FeedClient {
   readonly #options: ClientOptions;
   readonly #outbox: Outbox;
   readonly #summary: Summary | undefined;
-  readonly #encoder = new TextEncoder();
   readonly #closing = new AbortController();
   /** Of the row at which it goes on: what it has seen of it. */
   #known: { readonly position: bigint; readonly index: number } | undefined;
@@ -92,16 +93,21 @@ export class FeedClient {
     return this.#summary !== undefined;
   }
 
+  /** Whether it did not read, and is not told anything before it has read what is left. */
+  get hasLost(): boolean {
+    return this.#outbox.hasLost;
+  }
+
   /** What it has not taken yet. */
   get waitingChars(): number {
     return this.#outbox.chars;
   }
 
-  /** Whether it takes what it gets, but has half of its room full: the others may wait a moment. */
+  /** Whether it takes what it gets, but has half of its room full. */
   askPressed(): boolean {
     const hasTaken = this.#takes > this.#takesSeen;
     this.#takesSeen = this.#takes;
-    if (this.#isOver || !hasTaken) return false;
+    if (this.#isOver || !hasTaken || this.phase !== "live") return false;
     return !this.#outbox.hasLost && this.#outbox.chars > this.#options.charsMax / 2;
   }
 
@@ -110,6 +116,12 @@ export class FeedClient {
     const isAwake = this.#outbox.isEmpty || this.#takes > this.#takesBefore;
     this.#takesBefore = this.#takes;
     return isAwake;
+  }
+
+  /** Of one that is live, and was told everything up to there: it fetches the rest by itself. */
+  fallBehind(position: bigint): void {
+    this.phase = "behind";
+    this.cursor = position;
   }
 
   /** From here on it is told everything. */
@@ -155,9 +167,10 @@ export class FeedClient {
     const place = { era, position: row.position };
     if (text !== "") {
       // Its id is behind theirs: who goes on from it must have been told of them.
-      this.#saySummary();
+      const isSummedUp = this.#saySummary();
       if (this.phase === "behind") this.#outbox.put(text);
-      else this.offer(text, row.count - skipped, place);
+      else if (isSummedUp) this.offer(text, row.count - skipped, place);
+      else this.#lose(row.count - skipped);
     }
     this.#place = place;
   }
@@ -168,6 +181,11 @@ export class FeedClient {
     if (this.#outbox.add(text, messages)) this.#wake?.();
     else this.#lostAfter ??= this.#place;
     this.#place = place;
+  }
+
+  #lose(messages: number): void {
+    this.#outbox.lose(messages);
+    this.#lostAfter ??= this.#place;
   }
 
   /** What became of tasks since the last time, if it has taken that: else it is told later. */
@@ -221,10 +239,21 @@ export class FeedClient {
     this.#wake?.();
   }
 
-  #saySummary(): void {
+  /** False when there is no room for it: it is kept, grows, and is told later. */
+  #saySummary(): boolean {
+    const text = this.#summaryText();
+    if (text === "") return true;
+    if (this.phase === "behind") this.#outbox.put(text);
+    else if (!this.#outbox.add(text, 0)) return false;
+    this.#summary?.clear();
+    this.#wake?.();
+    return true;
+  }
+
+  #summaryText(): string {
     const place = this.#place;
-    if (this.#summary === undefined || this.#summary.isEmpty || place === undefined) return;
-    this.#say(`id: ${writePlace(place)}\nevent: summary\ndata: ${this.#summary.take()}\n\n`);
+    if (this.#summary === undefined || this.#summary.isEmpty || place === undefined) return "";
+    return `id: ${writePlace(place)}\nevent: summary\ndata: ${this.#summary.text()}\n\n`;
   }
 
   #say(text: string): void {
@@ -237,7 +266,7 @@ export class FeedClient {
       const text = this.#outbox.take(PIECE_CHARS) || this.#lagged();
       if (text !== "") {
         this.#takes += 1;
-        controller.enqueue(this.#encoder.encode(text));
+        controller.enqueue(this.#options.encode(text));
         return;
       }
       if (this.#isOver) {
@@ -263,6 +292,9 @@ export class FeedClient {
     const after = this.#lostAfter === undefined ? undefined : writePlace(this.#lostAfter);
     this.#lostAfter = undefined;
     this.#options.onLagged(missed);
-    return writeEvent("lagged", { missed, after }, writePlace(place));
+    // Who goes on from its id must have been told of what was summed up until then.
+    const summary = this.#summaryText();
+    this.#summary?.clear();
+    return summary + writeEvent("lagged", { missed, after }, writePlace(place));
   }
 }

@@ -3,7 +3,7 @@ import { LimitError, UnavailableError } from "../../base/errors.ts";
 import type { Queryable } from "../../db/database.ts";
 import { FeedClient, type FeedViewName } from "./client.ts";
 import { FeedRow } from "./feed-row.ts";
-import { type FeedFilter, messagesOf, signatureOf, textFor } from "./filter.ts";
+import { type FeedFilter, isWanted, messagesOf, signatureOf, textFor } from "./filter.ts";
 import type { FeedMetrics } from "./metrics.ts";
 import type { Place } from "./place.ts";
 import { ReadTurns } from "./read-turns.ts";
@@ -68,6 +68,8 @@ export class FeedHub {
   #acts = 0;
   /** Those who are behind read one after the other, and not before another tenant's turn. */
   readonly #turns = new ReadTurns();
+  readonly #encoder = new TextEncoder();
+  #encoded = { text: "", bytes: new Uint8Array() };
   #isClosed = false;
 
   constructor(options: HubOptions) {
@@ -119,6 +121,7 @@ export class FeedHub {
       catchUp: (one) => this.#catchUp(one),
       onLagged: (missed) => metrics.missed.add(missed),
       onClosed: (one) => this.#leave(one),
+      encode: (text) => this.#encode(text),
       clock,
       goodbyeMs,
     });
@@ -163,13 +166,17 @@ export class FeedHub {
     const place = { era, position: row.position };
     let wanted = 0;
     for (const { filter, clients } of this.#groups.values()) {
-      const text = textFor(filter, row);
-      if (text === "") continue;
+      if (!isWanted(filter, row)) continue;
+      // Nobody writes down what all who want it will have missed: it is only counted.
+      const isPlain = row.kind === "task" && filter.taskId === undefined;
+      const isHeard = !isPlain || hasHearer(clients);
+      const text = isHeard ? textFor(filter, row) : "";
+      if (isHeard && text === "") continue;
       const messages = messagesOf(filter, row);
       for (const client of clients) {
         if (client.phase === "live") client.offer(text, messages, place);
       }
-      wanted = Math.max(wanted, messages);
+      if (isHeard) wanted = Math.max(wanted, messages);
     }
     this.#frontier = row.position;
     return wanted;
@@ -224,11 +231,9 @@ export class FeedHub {
     }
   }
 
-  /** Whether somebody takes all it gets, and not as fast as it comes. */
-  askPressed(): boolean {
-    let isPressed = false;
-    for (const client of this.#clients) if (client.askPressed()) isPressed = true;
-    return isPressed;
+  /** Those who take what they get, and not as fast as it comes, read it at their own pace. */
+  relieve(): void {
+    for (const client of this.#clients) if (client.askPressed()) client.fallBehind(this.#frontier);
   }
 
   /** Ends all streams, and takes no more. */
@@ -247,6 +252,14 @@ export class FeedHub {
       client.reset(GONE);
       client.begin(here, "live", false);
     } else if (after.position <= this.#frontier) client.begin(after, "behind", true);
+  }
+
+  /** Hundreds are told the same one after another: it is encoded once for all of them. */
+  #encode(text: string): Uint8Array {
+    if (this.#encoded.text !== text) {
+      this.#encoded = { text, bytes: this.#encoder.encode(text) };
+    }
+    return this.#encoded.bytes;
   }
 
   #leave(client: FeedClient): void {
@@ -296,4 +309,9 @@ export class FeedHub {
     const isCut = page.isCut && rows.length === page.rows.length;
     return { rows, to: isCut && last !== undefined ? last.position : frontier };
   }
+}
+
+function hasHearer(clients: ReadonlySet<FeedClient>): boolean {
+  for (const client of clients) if (!client.hasLost) return true;
+  return false;
 }

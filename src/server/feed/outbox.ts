@@ -34,6 +34,11 @@ export class Outbox {
     return true;
   }
 
+  /** Was not even offered, because of something before it that had no room. */
+  lose(messages: number): void {
+    this.#lost += messages;
+  }
+
   /** Whether or not there is room: for what was asked for, a page at a time. */
   put(text: string): void {
     this.#texts.push(text);

@@ -37,9 +37,6 @@ const HELD_LOOK_MS = 10;
 const LONG_HELD_LOOK_MS = 50;
 const LONG_HELD_MS = 1_000;
 const ALARM_MS = 10_000;
-/** For clients that are slower than what comes, and read all the same. */
-const PRESSED_MS = 10;
-const PATIENCE = 20;
 /** Changes that a client wants of those that it is given at once. */
 const WANTED_MAX = 1_000;
 
@@ -74,7 +71,6 @@ export class FeedReader implements Service {
     | undefined;
   #listenedAtMs = -Infinity;
   #quietTurns = 0;
-  #patience = 0;
   /** Read, and not given to clients yet. */
   #unsent: readonly FeedRow[] = [];
   /** Whether there was more to read. */
@@ -217,13 +213,9 @@ export class FeedReader implements Service {
     return this.#isCut ? "again" : this.#rest();
   }
 
-  /** So much at once that whoever reads has room for it, and waits a moment for those who do. */
+  /** So much at once that whoever reads has room for it. Who does so slowly waits for nobody. */
   #publish(): TurnResult {
-    if (this.#patience < PATIENCE && this.#hub.askPressed()) {
-      this.#patience += 1;
-      return { restMs: PRESSED_MS, isDeaf: true };
-    }
-    this.#patience = 0;
+    this.#hub.relieve();
     let count = 0;
     for (let wanted = 0; wanted < WANTED_MAX && count < this.#unsent.length; count += 1) {
       const row = this.#unsent[count];

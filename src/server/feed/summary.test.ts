@@ -39,7 +39,11 @@ interface Data {
   readonly runMs?: readonly number[];
 }
 
-const taken = (summary: Summary): Data => JSON.parse(summary.take()) as Data;
+function taken(summary: Summary): Data {
+  const data = JSON.parse(summary.text()) as Data;
+  summary.clear();
+  return data;
+}
 
 describe("a summary", () => {
   it("counts by queue and state, and tells a few changes one by one", () => {
@@ -90,14 +94,15 @@ describe("a summary", () => {
 describe("a client that reads summaries", () => {
   const CLUSTER = { kind: "worker", tenant: null, queue: null, state: null } as const;
 
-  const open = (filter: Partial<FeedFilter> = {}): FeedClient => {
+  const open = (filter: Partial<FeedFilter> = {}, charsMax = 100_000): FeedClient => {
     const client = new FeedClient({
       filter: { tenant: "acme", queues: "all", withCluster: true, ...filter },
       after: undefined,
-      charsMax: 100_000,
+      charsMax,
       view: "summary",
       catchUp: () => Promise.resolve(),
       onLagged: () => {},
+      encode: (text) => new TextEncoder().encode(text),
       onClosed: () => {},
       clock: new ManualClock(),
       goodbyeMs: 5_000,
@@ -131,6 +136,21 @@ describe("a client that reads summaries", () => {
     const text = new TextDecoder().decode(value);
     expect(text).toContain('"count":2');
     expect(text).toContain(`id: era-${position}\n`);
+  });
+
+  it("is told of tasks whose summary had no room before it is told that it lagged", async () => {
+    const client = open({}, 150);
+    client.give("era", row("pending", [1])); // The beginning was not taken yet.
+    client.give("era", row("", [1], { ...CLUSTER, data: '{"id": "w"}' }));
+    client.give("era", row("pending", [2]));
+    client.end();
+    const text = await new Response(client.stream).text();
+    const events = Array.from(text.matchAll(/^event: (\w+)$/gm), ([, event]) => event);
+    expect(events).toEqual(["ready", "summary", "lagged"]);
+    expect(text).toContain('"count":2');
+    expect(text).toContain('"missed":1');
+    // Where the lost one can be fetched from.
+    expect(text).toContain(`"after":"era-${position - 2}"`);
   });
 
   it("is told what of it was missed, and is no news", async () => {

@@ -49,8 +49,8 @@ export class Summary {
     this.#isReplay = true;
   }
 
-  /** Its data as JSON. It begins anew. */
-  take(): string {
+  /** Its data as JSON. */
+  text(): string {
     const members = {
       at: this.#at,
       counts: [...this.#counts.values()],
@@ -60,11 +60,10 @@ export class Summary {
       ...(this.#isReplay ? { isReplay: true } : {}),
       isComplete: this.#isComplete,
     };
-    const text = `${JSON.stringify(members).slice(0, -1)},"changes":[${this.#changes.join(",")}]}`;
-    this.clear();
-    return text;
+    return `${JSON.stringify(members).slice(0, -1)},"changes":[${this.#changes.join(",")}]}`;
   }
 
+  /** It begins anew. */
   clear(): void {
     this.#counts = new Map();
     this.#changes = [];

@@ -1,9 +1,16 @@
 import { expect, it } from "vitest";
 import { httpQueue, type Priority } from "../../../src/index.ts";
 import { eventually } from "../../support/eventually.ts";
-import { serveRaw } from "../../support/http-server.ts";
+import { serve, serveRaw } from "../../support/http-server.ts";
 import { gate, range } from "../tasks/scene.ts";
-import { calls, type JobScene, newJobScene, startCaller, taskIn } from "./http-jobs-scene.ts";
+import {
+  AT_ONCE,
+  calls,
+  type JobScene,
+  newJobScene,
+  startCaller,
+  taskIn,
+} from "./http-jobs-scene.ts";
 import { receiver } from "./webhook-scene.ts";
 
 async function enqueueMany(
@@ -153,4 +160,36 @@ it("a queue that names its target has the places of that host, and of others bes
     expect(held.some(isOther)).toBe(true);
   });
   await eventually(() => expect(counts()).toEqual({ own: 4, other: 3, another: 4 }));
+});
+
+it("one call finds out whether a host answers again, then all that waited are made", async () => {
+  const scene = await newJobScene();
+  const release = gate();
+  const arrived: string[] = [];
+  let isDead = true;
+  const host = await serve((request, response) => {
+    if (isDead) return void request.socket.destroy();
+    arrived.push(String(request.headers["tidemill-task-id"]));
+    void release.opened.then(() => response.writeHead(204).end());
+  });
+  const ids = await enqueueMany(scene, 30, `http://hooks.test:${host.port}/`);
+  await startCaller(scene, [host.port], {
+    queues: [httpQueue("calls", { maxAttempts: 100, backoff: AT_ONCE })],
+    breakerSeconds: 1,
+    breakerFailures: 3,
+  });
+  const { targetsBroken, jobsGivenBack, jobsCalling } = scene.mill.deliveryMetrics;
+  await eventually(() => expect([targetsBroken.value(), jobsCalling.value()]).toEqual([1, 0]));
+  isDead = false;
+  await eventually(() => expect(arrived).toHaveLength(1));
+  // The others come back meanwhile, and are sent away again.
+  const before = jobsGivenBack.value({ why: "broken" });
+  await eventually(() => {
+    expect(jobsGivenBack.value({ why: "broken" })).toBeGreaterThan(before + 5);
+  });
+  expect([arrived.length, targetsBroken.value()]).toEqual([1, 1]);
+  release.open();
+  await eventually(async () => expect(await countOf(scene, ids)).toBe(30));
+  expect(new Set(arrived)).toEqual(new Set(ids));
+  expect([arrived.length, targetsBroken.value()]).toEqual([30, 0]);
 });

@@ -66,7 +66,7 @@ const count = (text: string, part: string): number => text.split(part).length - 
 it("the reference describes the metrics of the sources, and no others", () => {
   const made = SOURCES.flatMap((file) =>
     Array.from(
-      textOf(file).matchAll(/new (Counter|Gauge|Histogram)\(\s*"(tidemill_\w+)"/g),
+      textOf(file).matchAll(/new (?:Asked)?(Counter|Gauge|Histogram)\(\s*"(tidemill_\w+)"/g),
       ([, kind = "", name = ""]) => `${name} ${kind.toLowerCase()}`,
     ),
   );

@@ -69,3 +69,49 @@ it("what a stop had to interrupt is told: tasks and batches alike", async () => 
   expect(givenBack).toBe(2);
   expect(await mill.tasks.get(id)).toMatchObject({ state: "pending", attempt: 0 });
 });
+
+it("a draining worker renews and stays known until its last handler has ended", async () => {
+  const database = await testDatabase();
+  const mill = await database.connect();
+  await database.pool.query(`
+    CREATE TABLE happened (n serial, what text);
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN INSERT INTO happened (what) VALUES (TG_ARGV[0]); RETURN NULL; END $$;
+    CREATE TRIGGER note AFTER INSERT ON tidemill.task_history
+      FOR EACH ROW EXECUTE FUNCTION note('task ended');
+    CREATE TRIGGER note AFTER DELETE ON tidemill.worker_nodes
+      FOR EACH ROW EXECUTE FUNCTION note('worker gone')`);
+  const [began, mayEnd] = [gate(), gate()];
+  const worker = await mill.startWorker({
+    ...BRISK,
+    leaseSeconds: 3,
+    drainTimeout: 60_000,
+    handlers: [
+      mails.handle(async () => {
+        began.open();
+        await mayEnd.opened;
+      }),
+    ],
+  });
+  const { id } = await mill.enqueue(mails, 1);
+  await began.opened;
+  const stopping = worker.stop();
+  const leaseEnd = async (): Promise<number> =>
+    (await mill.tasks.get(id))?.leaseUntil?.getTime() ?? 0;
+  let before = await leaseEnd();
+  // Longer than the lease was when the stop began: nobody may think that it died.
+  for (const _ of [1, 2, 3, 4]) {
+    before = await eventually(async () => {
+      const until = await leaseEnd();
+      expect(until).toBeGreaterThan(before);
+      return until;
+    });
+    expect((await mill.status()).workers).toMatchObject([{ id: worker.id, status: "draining" }]);
+  }
+  mayEnd.open();
+  expect(await stopping).toEqual({ givenBack: 0 });
+  expect(await readColumn(database, "SELECT what FROM happened ORDER BY n")).toEqual([
+    "task ended",
+    "worker gone",
+  ]);
+});
