@@ -80,12 +80,16 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
     if (task.key === undefined || isUndone) return;
     const next = this.#keys.leave(task.key, task);
     if (next === undefined) return;
-    this.#enqueue(next);
+    this.lines.push(next);
     this.#startMore();
 `,
       },
     ],
     catchers: [
+      test("test/sim/simulation.test.ts", {
+        only: "keeps its promises",
+        seeds: [1],
+      }),
       test("test/integration/tasks/commit-unknown.test.ts", { only: "the order of keys" }),
     ],
   },
