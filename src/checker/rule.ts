@@ -31,14 +31,22 @@ export type RuleName =
   | "checkpoint-chain"
   | "stray-event"
   | "leader-term"
+  | "leader-write"
+  | "bucket-epoch"
   | "doubled-tick"
   | "skipped-tick"
+  | "early-tick"
+  | "silent-schedule"
   | "lost-tick"
   | "exceeded-limit"
   | "crashed-process"
   | "slow-recovery"
   | "late-loss"
-  | "late-release";
+  | "late-release"
+  | "orphan"
+  | "leftover"
+  | "leaked-session"
+  | "unwitnessed";
 
 /** What a rule found wrong once. */
 export interface Finding {
