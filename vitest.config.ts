@@ -23,6 +23,7 @@ export default defineConfig({
         test: {
           ...TIMEOUTS,
           name: "unit",
+          setupFiles: ["test/support/replayed-properties.ts"],
           include: ["src/**/*.test.ts", "chaos/**/*.test.ts", "dashboard/src/**/*.test.ts"],
           isolate: false, // A process of its own for each file would take most of their time.
         },
@@ -33,7 +34,7 @@ export default defineConfig({
           ...TIMEOUTS,
           name: "whole",
           globalSetup: ["test/support/global-setup.ts"],
-          setupFiles: ["test/support/each-file.ts"],
+          setupFiles: ["test/support/each-file.ts", "test/support/replayed-properties.ts"],
           isolate: false, // See there.
           include: ["test/**/!(*.alone).test.ts", "mutants/**/*.test.ts", "examples/**/*.test.ts"],
         },
@@ -44,7 +45,7 @@ export default defineConfig({
           ...TIMEOUTS,
           name: "alone", // Promises on time that mean something only while nothing else runs.
           globalSetup: ["test/support/global-setup.ts"],
-          setupFiles: ["test/support/each-file.ts"],
+          setupFiles: ["test/support/each-file.ts", "test/support/replayed-properties.ts"],
           include: ["test/**/*.alone.test.ts"],
           maxWorkers: 1,
           sequence: { groupOrder: 1 },

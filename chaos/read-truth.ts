@@ -8,9 +8,13 @@ import type {
   FiringFact,
   GapFact,
   HandledFact,
+  LeaderWriteFact,
+  LeftoverFact,
   LossFact,
   MoveFact,
+  PackClaimFact,
   ReturnFact,
+  ScheduleFact,
   TaskFact,
   TermFact,
   Truth,
@@ -22,7 +26,7 @@ const ms = (column: string): string => `(extract(epoch FROM ${column}) * 1000)::
 const task = (from: string, state: string, finished: string, lease: string): string => `
   SELECT id::text, COALESCE(payload::json ->> 'name', '') AS name, queue, partition_key AS key,
          ${state} AS state, lease_generation AS generation, claim_id AS "claimId",
-         ${finished} AS "finishedAtMs", ${lease} AS "leaseUntilMs"
+         leased_by AS worker, ${finished} AS "finishedAtMs", ${lease} AS "leaseUntilMs"
     FROM tidemill.${from}`;
 
 const NULL_MS = "NULL::float8";
@@ -50,7 +54,18 @@ const TERMS = `
     FROM chaos.terms AS one ORDER BY one.seq`;
 
 const FIRINGS = `
-  SELECT schedule, ${ms("tick")} AS "tickMs", task_id::text AS task FROM chaos.firings`;
+  SELECT schedule, ${ms("tick")} AS "tickMs", task_id::text AS task,
+         ${ms("fired_at")} AS "firedAtMs"
+    FROM chaos.firings AS one ORDER BY one.tick`;
+
+const SCHEDULES = `
+  SELECT name AS schedule, ${ms("created_at")} AS "createdAtMs", ${ms("paused_at")} AS "pausedAtMs"
+    FROM tidemill.schedules`;
+
+const WRITES = `
+  SELECT seq::text, what, term::text, leader, is_held AS "isHeld", key_space AS "keySpace",
+         epoch::text
+    FROM chaos.leader_writes AS one ORDER BY one.seq`;
 
 const LOSSES = `
   SELECT task_id::text AS task, worker_id AS worker, ${ms("at")} AS "atMs"
@@ -66,6 +81,10 @@ const RETURNS = `
 const CLAIMS = `
   SELECT task_id::text AS task, generation, claim_id AS "claimId", ${ms("at")} AS "atMs"
     FROM chaos.claims`;
+
+const PACK_CLAIMS = `
+  SELECT array_to_string(ids, ',') AS ids, claim_id AS "claimId", ${ms("at")} AS "atMs"
+    FROM chaos.pack_claims`;
 
 const CUTS = `
   SELECT task_id::text AS task, claim_id AS "claimId", next_claim_id AS "nextClaimId",
@@ -88,8 +107,11 @@ const MOVES = `
 
 const NOW = `SELECT ${ms("clock_timestamp()")} AS "atMs"`;
 
-/** Reads everything that the checker judges by. Nothing may run any more. */
-export async function readTruth(client: pg.Client): Promise<Truth> {
+/** Reads everything that the checker judges by, but leftovers. Nothing may run any more. */
+export async function readTruth(
+  client: pg.Client,
+  leftovers: readonly LeftoverFact[],
+): Promise<Truth> {
   const read = async <T extends object>(text: string): Promise<T[]> =>
     (await client.query<T>(text)).rows;
   const checkpoints = await read<Named<CheckpointFact>>(CHECKPOINTS);
@@ -108,7 +130,11 @@ export async function readTruth(client: pg.Client): Promise<Truth> {
     gaps: await read<GapFact>(GAPS),
     checkpoints: checkpoints.map(({ name, ...fact }) => ({ ...partOf(name), ...fact })),
     claims: await read<ClaimFact>(CLAIMS),
+    packClaims: await read<PackClaimFact>(PACK_CLAIMS),
     cuts: await read<CutFact>(CUTS),
+    schedules: await read<ScheduleFact>(SCHEDULES),
+    writes: await read<LeaderWriteFact>(WRITES),
+    leftovers,
     moves: moves.map(({ name, ...fact }) => ({ ...partOf(name), ...fact })),
   };
 }

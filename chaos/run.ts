@@ -6,6 +6,7 @@ import { Random } from "../test/support/random.ts";
 import { untilAllMove } from "./calm.ts";
 import type { Fault } from "./faults/fault.ts";
 import { HistoryWriter } from "./history.ts";
+import { asHarness, leftoversOf, sessionsLeft } from "./leftovers.ts";
 import { readTruth } from "./read-truth.ts";
 import { cure, PARKING, SCHEDULE, WORKERS } from "./scene.ts";
 import { Stage } from "./stage.ts";
@@ -35,7 +36,7 @@ export async function run(options: RunOptions): Promise<Truth> {
   const { seconds, seed, folder, say } = options;
   using history = new HistoryWriter(folder, "harness");
   await using stage = await Stage.open({ folder, seed, history });
-  await using watcher = new Watcher(stage.server.url, history);
+  await using watcher = new Watcher(asHarness(stage.server.url), history);
   await Promise.all([stage.scaleTo(WORKERS), stage.openRemote()]);
   await stage.startLoad();
   await watcher.untilProgress(performance.now(), PROGRESS_MS_MAX);
@@ -61,8 +62,10 @@ export async function run(options: RunOptions): Promise<Truth> {
   await mill.consumers.resume(PARKING);
   await untilQuiet(stage, say);
   await mill.close();
+  const leftovers = await stage.withClient(leftoversOf);
   await Promise.all([stage.scaleTo(0), stage.remote.stop()]);
-  return await stage.withClient(readTruth);
+  leftovers.push(...(await stage.withClient(sessionsLeft)));
+  return await stage.withClient((client) => readTruth(client, leftovers));
 }
 
 async function strike(

@@ -151,6 +151,9 @@ export const SCENE: Scene = {
   hasEffect: (name) => name === orders.name,
   isOrderedByEnd: (name) => name === lines.name || name === remoteLines.name,
   keySpaceOf: (name) => name,
+  begins: [plain, orders, lines, limited, flaky, remote, remoteLines, remoteLimited].map(
+    ({ name }) => name,
+  ),
   leaseSeconds: LEASE_SECONDS,
   limits: { [limited.name]: LIMIT, [remoteLimited.name]: LIMIT },
   tickMs: 1_000,
@@ -214,123 +217,3 @@ export const CLIENT = {
   keepaliveSeconds: 1,
   keepaliveTimeoutSeconds: 1,
 } as const;
-
-// Triggers tell what nobody else keeps: every change of a checkpoint and of the leader's term, and
-// every firing of a schedule, of which the system itself keeps the latest only. Of claims, the few
-// that are not the first, or end before their lease does. One keeps
-// that a remote task has ended.
-const TABLES = `
-  CREATE SCHEMA chaos;
-  CREATE TABLE chaos.effects (
-    seq        BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    task_id    BIGINT NOT NULL,
-    name       TEXT NOT NULL,
-    key        TEXT,
-    generation INT NOT NULL,
-    claim_id   UUID NOT NULL,
-    started_at TIMESTAMPTZ NOT NULL,
-    at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
-  );
-  CREATE TABLE chaos.handled (
-    seq       BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    consumer  TEXT NOT NULL,
-    partition INT NOT NULL,
-    line      TEXT NOT NULL,
-    position  BIGINT NOT NULL,
-    xid       XID8 NOT NULL DEFAULT pg_current_xact_id()
-  );
-  CREATE TABLE chaos.claims (
-    task_id    BIGINT NOT NULL,
-    generation INT NOT NULL,
-    claim_id   UUID NOT NULL,
-    at         TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
-  );
-  CREATE FUNCTION chaos.record_claim() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.claims VALUES (NEW.id, NEW.lease_generation, NEW.claim_id);
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER record_claim AFTER UPDATE ON tidemill.tasks
-    FOR EACH ROW WHEN (OLD.lease_generation > 0 AND NEW.lease_generation > OLD.lease_generation)
-    EXECUTE FUNCTION chaos.record_claim();
-  CREATE TABLE chaos.cuts (
-    task_id       BIGINT NOT NULL,
-    claim_id      UUID NOT NULL,
-    next_claim_id UUID,
-    at            TIMESTAMPTZ NOT NULL DEFAULT NOW()
-  );
-  CREATE FUNCTION chaos.record_cut() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.cuts VALUES (NEW.id, OLD.claim_id, NEW.claim_id);
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER record_cut AFTER UPDATE ON tidemill.tasks
-    FOR EACH ROW WHEN (OLD.lease_until > NOW() AND NEW.claim_id IS DISTINCT FROM OLD.claim_id)
-    EXECUTE FUNCTION chaos.record_cut();
-  CREATE TABLE chaos.returns (
-    task_id BIGINT NOT NULL,
-    at      TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
-  );
-  CREATE FUNCTION chaos.record_return() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.returns VALUES (NEW.id);
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER record_return AFTER UPDATE ON tidemill.tasks
-    FOR EACH ROW WHEN (OLD.state = 'running' AND NEW.state = 'pending')
-    EXECUTE FUNCTION chaos.record_return();
-  CREATE TABLE chaos.moves (
-    seq       BIGINT GENERATED ALWAYS AS IDENTITY,
-    name      TEXT NOT NULL,
-    from_here BIGINT NOT NULL,
-    to_here   BIGINT NOT NULL,
-    xid       XID8 NOT NULL DEFAULT pg_current_xact_id()
-  );
-  CREATE FUNCTION chaos.record_move() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.moves (name, from_here, to_here)
-    VALUES (NEW.consumer_name, OLD.last_position, NEW.last_position);
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER record_move AFTER UPDATE ON tidemill.consumer_checkpoints
-    FOR EACH ROW WHEN (OLD.last_position <> NEW.last_position)
-    EXECUTE FUNCTION chaos.record_move();
-  CREATE TABLE chaos.cures (at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp());
-  CREATE TABLE chaos.terms (
-    seq    BIGINT GENERATED ALWAYS AS IDENTITY,
-    term   BIGINT NOT NULL,
-    leader UUID,
-    at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
-  );
-  CREATE TABLE chaos.firings (
-    schedule TEXT NOT NULL,
-    tick     TIMESTAMPTZ NOT NULL,
-    task_id  BIGINT NOT NULL
-  );
-  CREATE FUNCTION chaos.record_term() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.terms (term, leader) VALUES (NEW.term, NEW.leader_id);
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER record_term AFTER UPDATE ON tidemill.leader_term
-    FOR EACH ROW WHEN (OLD.term <> NEW.term) EXECUTE FUNCTION chaos.record_term();
-  CREATE FUNCTION chaos.record_firing() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.firings VALUES (NEW.name, NEW.tick, NEW.task_id);
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER record_firing AFTER INSERT ON tidemill.schedule_firings
-    FOR EACH ROW WHEN (NEW.kind = 'tick') EXECUTE FUNCTION chaos.record_firing();
-  CREATE TABLE chaos.remote_ends (seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
-  CREATE FUNCTION chaos.count_remote_end() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO chaos.remote_ends DEFAULT VALUES;
-    RETURN NULL;
-  END $$;
-  CREATE TRIGGER count_remote_end AFTER INSERT ON tidemill.task_history
-    FOR EACH ROW WHEN (NEW.queue = '${remote.name}') EXECUTE FUNCTION chaos.count_remote_end();`;
-
-/** After the migrations of the system itself. */
-export async function createTables(client: pg.ClientBase): Promise<void> {
-  await client.query(TABLES);
-}

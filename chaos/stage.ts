@@ -9,7 +9,8 @@ import { begunIn, heldBy, lockedOf, stillHeld, untilMoved } from "./held.ts";
 import { type HistoryWriter, readHistory } from "./history.ts";
 import { ChaosProcess, type ProcessOptions, type Told } from "./processes.ts";
 import { RemoteSide } from "./remote-side.ts";
-import { createTables, remoteLimited, SCHEDULE, ticks } from "./scene.ts";
+import { remoteLimited, SCHEDULE, ticks } from "./scene.ts";
+import { createTables } from "./tables.ts";
 
 const MAX_CONNECTIONS = 150;
 const RESTART_MS = 200;

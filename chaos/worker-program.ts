@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import type { Ended, Token } from "../src/checker/history.ts";
 import { LeaseLostError, type Task, type TaskContext, Tidemill } from "../src/index.ts";
+import { Begins } from "./begins.ts";
 import { endRemoved, endUnbegun, stopWhenTold } from "./ending.ts";
 import { HistoryWriter } from "./history.ts";
 import { logTo } from "./log.ts";
@@ -33,6 +34,8 @@ const pool = new pg.Pool({
 });
 pool.on("error", () => {});
 pool.on("connect", (client) => client.on("error", () => {})); // The next query on it says why.
+
+const begins = new Begins(pool, history);
 
 const tokenOf = ({ token }: TaskContext): Token => ({
   id: token.taskId,
@@ -106,12 +109,14 @@ const worker = mill.worker({
   logger: logTo(process.stderr), // Goes to a file beside its history.
   consumers: consumersOf(seed),
   handlers: [
-    plain.handle(() => undefined),
+    plain.handle((_, context) => begins.add(plain.name, context)),
     lines.handle(async (task, context) => {
+      begins.add(lines.name, context);
       if (task.payload.act !== undefined) await act(task, context);
     }),
     ticks.handle(() => undefined),
-    limited.handle(async () => {
+    limited.handle(async (_, context) => {
+      begins.add(limited.name, context);
       await delay(3);
     }),
     flaky.handle(async (task, context) => {
@@ -130,6 +135,7 @@ process.send?.({ worker: worker.id });
 await worker.begin().catch(endUnbegun);
 await worker.finished.catch(endRemoved);
 process.exitCode = await exitCode();
+await begins.end();
 await pool.end();
 await mill.close();
 process.disconnect?.();

@@ -10,9 +10,13 @@ import { TASK_RULES } from "../../src/checker/tasks.ts";
 import type { Truth } from "../../src/checker/truth.ts";
 import { SCENE } from "../scene.ts";
 import { CHECKPOINT_RULES } from "./checkpoints.ts";
+import { LEADER_WRITE_RULES } from "./leader-writes.ts";
 import { PAUSE_RULES } from "./pauses.ts";
 import { PROCESS_RULES } from "./processes.ts";
+import { QUIET_RULES } from "./quiet.ts";
 import { RECOVERY_RULES, type Recovery, recoveriesOf } from "./recovery.ts";
+import { SCHEDULE_RULES } from "./schedules.ts";
+import { WITNESS_RULES } from "./witness.ts";
 
 export interface Violation extends Finding {
   readonly rule: RuleName;
@@ -36,9 +40,13 @@ export const RULES: readonly Rule[] = [
   ...CONSUMER_RULES,
   ...CHECKPOINT_RULES,
   ...CLUSTER_RULES,
+  ...LEADER_WRITE_RULES,
+  ...SCHEDULE_RULES,
   ...PROCESS_RULES,
   ...PAUSE_RULES,
   ...RECOVERY_RULES,
+  ...QUIET_RULES,
+  ...WITNESS_RULES,
 ];
 
 /** A rule that is broken a million times is understood after a few. */

@@ -19,17 +19,24 @@ describe("a history of a cluster is bad when", () => {
 
   it("a tick fired twice", () => {
     const judged = judge(({ truth }) => {
-      truth.tasks.push(task("14", "", { queue: "ticks" }));
-      truth.firings.push({ schedule: "every-second", tickMs: 2_000, task: "14" });
+      truth.tasks.push(task("24", "", { queue: "ticks" }));
+      truth.firings.push({ schedule: "every-second", tickMs: 2_000, firedAtMs: 2_005, task: "24" });
     });
     expect(judged).toEqual({ rules: ["doubled-tick"], counts: { doubled: 1 } });
   });
 
   it("ticks between the first and the last did not fire", () => {
     const judged = judge(({ truth }) => {
-      alter(truth.firings, ({ task }) => task === "13", { tickMs: 5_000 });
+      alter(truth.firings, ({ task }) => task === "13", { tickMs: 5_000, firedAtMs: 5_000 });
     });
     expect(judged).toEqual({ rules: ["skipped-tick"], counts: { skipped: 2 } });
+  });
+
+  it("a tick fired before its moment", () => {
+    const judged = judge(({ truth }) => {
+      alter(truth.firings, ({ task }) => task === "12", { firedAtMs: 1_999 });
+    });
+    expect(judged).toEqual({ rules: ["early-tick"], counts: {} });
   });
 
   it("the task of a tick is not there", () => {
@@ -50,8 +57,8 @@ describe("a history of a cluster is bad when", () => {
 describe("a history of a cluster is good when", () => {
   it("two schedules fire at the same moment", () => {
     const judged = judge(({ truth }) => {
-      truth.tasks.push(task("14", "", { queue: "ticks" }));
-      truth.firings.push({ schedule: "another", tickMs: 2_000, task: "14" });
+      truth.tasks.push(task("24", "", { queue: "ticks" }));
+      truth.firings.push({ schedule: "another", tickMs: 2_000, firedAtMs: 2_005, task: "24" });
     });
     expect(judged).toEqual({ rules: [], counts: {} });
   });

@@ -17,7 +17,7 @@ describe("a history of consumers is bad when", () => {
     const judged = judge(({ truth }) => {
       truth.handled = truth.handled.filter(({ consumer }) => consumer !== "split");
     });
-    expect(judged).toEqual({ rules: ["skipped-event"], counts: { skipped: 5 } });
+    expect(judged).toEqual({ rules: ["skipped-event", "unwitnessed"], counts: { skipped: 5 } });
   });
 
   it("an event was handled twice", () => {

@@ -2,8 +2,10 @@ import { describe, expect, it } from "vitest";
 import { CRASHES } from "../../src/checker/fences.ts";
 import type { Entry } from "../../src/checker/history.ts";
 import { FAULTS } from "../faults/index.ts";
+import { flaky, plain } from "../scene.ts";
 import {
   alter,
+  begun,
   CRASH_MS,
   effect,
   end,
@@ -82,10 +84,46 @@ describe("a history of claims is bad when", () => {
 
   it("one generation was handed out twice longer than a lease after a crash", () => {
     const judged = judge(({ entries }) => {
-      entries.push(line("worker-2", 12_001, start(token("9", 1, "claim-9"))));
-      entries.push(line("worker-3", 12_100, start(token("9", 1, "claim-9-again"))));
+      const again = [token("9", 1, "claim-9"), token("9", 1, "claim-9-again")] as const;
+      entries.push(line("worker-2", 12_001, begun(flaky.name, 12_001, again[0])));
+      entries.push(line("worker-3", 12_100, begun(flaky.name, 12_100, again[1])));
     });
     expect(judged).toEqual({ rules: ["shared-generation"], counts: {} });
+  });
+
+  it("one generation was handed out twice, and the tables know both", () => {
+    const judged = judge(({ truth }) => {
+      truth.claims.push({ task: "6", generation: 1, claimId: "claim-6", atMs: 7_980 });
+    });
+    expect(judged).toEqual({ rules: ["shared-generation"], counts: {} });
+  });
+
+  it("one generation was handed out again before a crash could take it back", () => {
+    const judged = judge(({ truth }) => {
+      alter(truth.claims, ({ task }) => task === "6", { atMs: 7_995 });
+    });
+    expect(judged).toEqual({ rules: ["shared-generation"], counts: {} });
+  });
+
+  it("a task of a pack was begun under two claims of its generation", () => {
+    const judged = judge(({ entries }) => {
+      entries.push(line("worker-2", 1_060, begun(plain.name, 1_065, token("1", 1, "claim-x"))));
+    });
+    expect(judged).toEqual({ rules: ["shared-generation"], counts: {} });
+  });
+
+  it("one claim began a task of a pack twice", () => {
+    const judged = judge(({ entries }) => {
+      entries.push(line("worker-2", 1_060, begun(plain.name, 1_065, token("1", 1, "claim-1"))));
+    });
+    expect(judged).toEqual({ rules: ["doubled-start"], counts: {} });
+  });
+
+  it("a task was begun again after it had ended", () => {
+    const judged = judge(({ entries }) => {
+      entries.push(line("worker-2", 1_060, begun(plain.name, 1_065, token("1", 2, "claim-x"))));
+    });
+    expect(judged).toEqual({ rules: ["late-start"], counts: {} });
   });
 
   it("one generation was handed out twice around a stop that takes nothing back", () => {
@@ -136,6 +174,23 @@ describe("a history of claims is bad when", () => {
 describe("a crash of the server", () => {
   it("is a fault that the harness knows", () => {
     expect(FAULTS.map(({ kind }) => kind)).toEqual(expect.arrayContaining([...CRASHES]));
+  });
+
+  it.each(CRASHES)("%s may take a claim back", (kind) => {
+    const judged = judge(({ entries }) => {
+      const { what } = line("harness", 9_900, fault(kind, ["the server"], CRASH_MS, 900));
+      alter(entries, (entry) => isFault(entry, "crash-server"), { what });
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
+  });
+
+  it("may hand out a generation again, whatever the clocks of the processes say", () => {
+    const judged = judge(({ entries }) => {
+      for (const entry of entries.filter(({ what }) => what.op === "start")) {
+        alter(entries, (one) => one === entry, { t: entry.t - 45_000 });
+      }
+    });
+    expect(judged).toEqual({ rules: [], counts: {} });
   });
 
   it("may hand out a generation again to who starts after the one that lost it", () => {

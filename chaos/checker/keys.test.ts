@@ -1,7 +1,18 @@
 import { describe, expect, it } from "vitest";
 import type { What } from "../../src/checker/history.ts";
 import { lines, orders, remoteLines } from "../scene.ts";
-import { alter, effect, judge, line, named, order, type Story, task, token } from "./story.ts";
+import {
+  alter,
+  begun,
+  effect,
+  judge,
+  line,
+  named,
+  order,
+  type Story,
+  task,
+  token,
+} from "./story.ts";
 
 /** One more of the first key, whose outcome its producer never learnt. */
 function add({ entries, truth }: Story, startedAtMs: number, atMs: number): void {
@@ -69,6 +80,34 @@ describe("a history of keys whose tasks write nothing", () => {
 
   it("is good when they were done in their order", () => {
     expect(judge((story) => addLines(story, 1_299, 1_300))).toEqual({ rules: [], counts: {} });
+  });
+});
+
+describe("a history of keys whose tasks write nothing, two of them done in their order,", () => {
+  const begin = ({ entries }: Story, atMs: number | null): void => {
+    entries.push(line("worker-9", 1, begun(lines.name, atMs, token("31", 1, "claim-31"))));
+  };
+  const claim = ({ truth }: Story, worker: string, atMs: number): void => {
+    alter(truth.tasks, ({ id }) => id === "30", { worker: "worker-a" });
+    alter(truth.tasks, ({ id }) => id === "31", { worker });
+    truth.claims.push({ task: "31", generation: 1, claimId: "claim-31", atMs });
+  };
+  const BAD = { rules: ["key-overlap"], counts: { reordered: 1 } };
+  const GOOD = { rules: [], counts: {} };
+
+  it.each<[string, object, (story: Story) => void]>([
+    ["bad when the later one began before the other was done", BAD, (one) => begin(one, 1_298)],
+    ["good when it began then", GOOD, (one) => begin(one, 1_299)],
+    ["good when nobody knows when it began", GOOD, (one) => begin(one, null)],
+    ["bad when another worker had claimed it", BAD, (one) => claim(one, "worker-b", 1_298)],
+    ["good when another one claimed it then", GOOD, (one) => claim(one, "worker-b", 1_299)],
+    ["good when the same worker had claimed it", GOOD, (one) => claim(one, "worker-a", 1_298)],
+  ])("is %s", (_, expected, spoil) => {
+    const judged = judge((story) => {
+      addLines(story, 1_299, 1_400);
+      spoil(story);
+    });
+    expect(judged).toEqual(expected);
   });
 });
 

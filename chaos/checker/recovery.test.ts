@@ -56,7 +56,9 @@ describe("a history of faults is bad when", () => {
 function freeAt(story: Story, atMs: number): void {
   const { truth } = story;
   loseAt(story, atMs);
-  alter(truth.claims, ({ task }) => task === "4", { atMs: atMs + 10 });
+  alter(truth.claims, ({ task, generation }) => task === "4" && generation === 2, {
+    atMs: atMs + 10,
+  });
   alter(truth.tasks, named("order-2"), { finishedAtMs: atMs + 20 });
 }
 
@@ -166,7 +168,9 @@ describe("a history of faults is good for what was held when", () => {
       const { truth } = story;
       truth.returns.push({ task: "4", atMs: 6_600 });
       alter(truth.losses, ({ task }) => task === "4", { atMs: 1_000 });
-      alter(truth.claims, ({ task }) => task === "4", { atMs: 7_500 });
+      alter(truth.claims, ({ task, generation }) => task === "4" && generation === 2, {
+        atMs: 7_500,
+      });
       alter(truth.tasks, named("order-2"), { finishedAtMs: 7_600 });
     });
     expect(judged).toEqual({ rules: [], counts: {} });

@@ -1,5 +1,6 @@
-import { type Facts, groupBy, type Life } from "../../src/checker/facts.ts";
+import { type Facts, groupBy } from "../../src/checker/facts.ts";
 import type { FaultRecord, Token } from "../../src/checker/history.ts";
+import type { Life } from "../../src/checker/life.ts";
 import type { Finding, Rule } from "../../src/checker/rule.ts";
 import { storyOf } from "../../src/checker/tasks.ts";
 
@@ -103,7 +104,7 @@ type Setback = Pick<FaultRecord, "fromMs" | "toMs" | "boundMs">;
  * A task or an event may take the leader's process along. Nobody takes anything before another one
  * leads, which may last as long as after a fault.
  */
-function lostLeads({ exits, truth }: Facts, boundMs: number): Setback[] {
+export function lostLeads({ exits, truth }: Facts, boundMs: number): Setback[] {
   return exits.flatMap(({ t, what: { worker, asked } }) => {
     const leader = truth.terms.findLast(({ atMs }) => atMs <= t)?.leader ?? null;
     const isLost = asked === null && worker !== null && worker === leader;
@@ -112,7 +113,7 @@ function lostLeads({ exits, truth }: Facts, boundMs: number): Setback[] {
 }
 
 /** Another fault that begins meanwhile may keep the others from taking what somebody held. */
-function deadlineOf(hitAtMs: number, untilMs: number, others: readonly Setback[]): number {
+export function deadlineOf(hitAtMs: number, untilMs: number, others: readonly Setback[]): number {
   let deadlineMs = untilMs;
   for (const { fromMs, toMs, boundMs } of others) {
     const isMeanwhile = fromMs >= hitAtMs && fromMs <= deadlineMs;

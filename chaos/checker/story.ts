@@ -3,11 +3,22 @@ import type { RuleName } from "../../src/checker/rule.ts";
 import type {
   EffectFact,
   HandledFact,
+  LeaderWriteFact,
   MoveFact,
   TaskFact,
   Truth,
 } from "../../src/checker/truth.ts";
-import { flaky, limited, orders, plain, ticks } from "../scene.ts";
+import {
+  flaky,
+  limited,
+  lines,
+  orders,
+  plain,
+  remote,
+  remoteLimited,
+  remoteLines,
+  ticks,
+} from "../scene.ts";
 import { type Counts, check } from "./check.ts";
 
 /* A small run with something of everything in which all went well, to be spoilt by tests. */
@@ -34,6 +45,11 @@ export function token(id: string, generation: number, claimId: string): Token {
 
 export function start(task: Token): What {
   return { op: "start", queue: orders.name, task };
+}
+
+export function begun(queue: string, atMs: number | null, ...tasks: readonly Token[]): What {
+  const claims = tasks.map(({ id, ...claim }) => ({ ...claim, ids: [id] }));
+  return { op: "begun", queue, atMs, claims };
 }
 
 export function end(task: Token, how: Ended["how"]): What {
@@ -124,6 +140,8 @@ const append = (phase: "ok" | "fail" | "unknown", names: string[], positions?: s
   ...(positions === undefined ? {} : { positions }),
 });
 
+const MORE = ["14", "15", "16", "17", "18"];
+
 const keyed = { op: "enqueue", phase: "ok", queue: orders.name, keys: ["a", "b"] } as const;
 
 const produced = (): Entry[] =>
@@ -136,6 +154,11 @@ const produced = (): Entry[] =>
     enqueue("fail", ["refused-1"]),
     enqueue("ok", ["flaky-1"], ["9"]),
     enqueue("ok", ["limited-1"], ["10"]),
+    enqueue(
+      "ok",
+      MORE.map((id) => `more-${id}`),
+      MORE,
+    ),
     append("ok", ["event-1", "event-2"], ["1", "2"]),
     append("fail", ["rolled-back-1"]),
     append("ok", ["event-3"], ["4"]),
@@ -143,7 +166,15 @@ const produced = (): Entry[] =>
     append("unknown", ["gone-1", "gone-2"]),
   ].map((what, place) => line("producer-1", 1_000 + place, what));
 
+const said = (queue: string, id: string): Entry =>
+  line("worker-3", 1_050, begun(queue, 1_055, token(id, 1, `claim-${id}`)));
+
 const worked = (): Entry[] => [
+  said(plain.name, "1"),
+  said(plain.name, "2"),
+  said(limited.name, "10"),
+  said(flaky.name, "14"),
+  ...[lines, remote, remoteLines, remoteLimited].map(({ name }, n) => said(name, String(15 + n))),
   line("worker-1", 1_100, start(FIRST)),
   line("worker-1", 1_112, end(FIRST, "committed")),
   line("worker-1", 1_120, start(THIRD)),
@@ -173,7 +204,13 @@ export function held(by: string, atMs: number, ...tasks: readonly Token[]): What
 
 const sample = (atMs: number, running: number): What => ({
   op: "sample",
-  sample: { atMs, finished: 0, handled: 0, remote: 0, limited: { [limited.name]: running } },
+  sample: {
+    atMs,
+    finished: 0,
+    handled: 0,
+    remote: 0,
+    limited: { [limited.name]: running, [remoteLimited.name]: running },
+  },
 });
 
 const watched = (): Entry[] => [
@@ -183,6 +220,15 @@ const watched = (): Entry[] => [
   line("harness", 2_300, fault("kill", [DEAD_WORKER], DEATH_MS, 300)),
   line("harness", 9_900, fault("crash-server", ["the server"], CRASH_MS, 900)),
 ];
+
+export function write(
+  seq: string,
+  term: string,
+  { keySpace = null, epoch = null }: Partial<Pick<LeaderWriteFact, "keySpace" | "epoch">>,
+): LeaderWriteFact {
+  const what = keySpace === null ? "the owner of whole" : "what worker-a owns";
+  return { seq, what, term, leader: "worker-a", isHeld: true, keySpace, epoch };
+}
 
 const tick = (id: string): TaskFact => task(id, "", { queue: ticks.name });
 
@@ -216,6 +262,8 @@ export function tell(): Story {
       task("9", "flaky-1", { queue: flaky.name, state: "dead", generation: 3 }),
       task("10", "limited-1", { queue: limited.name }),
       ...["11", "12", "13"].map(tick),
+      // What others made of them is told elsewhere.
+      ...MORE.map((id) => task(id, `more-${id}`)),
     ],
     effects: [
       effect(first, 1_100, 1_110),
@@ -239,8 +287,17 @@ export function tell(): Story {
     firings: ["11", "12", "13"].map((id, place) => ({
       schedule: "every-second",
       tickMs: 1_000 * (place + 1),
+      firedAtMs: 1_000 * (place + 1) + 3,
       task: id,
     })),
+    schedules: [{ schedule: "every-second", createdAtMs: 500, pausedAtMs: 4_100 }],
+    writes: [
+      write("1", "9", {}),
+      write("2", "10", { keySpace: 1, epoch: "100" }),
+      write("3", "12", { keySpace: 1, epoch: "103" }),
+      write("4", "12", { keySpace: 1 }),
+    ],
+    leftovers: [],
     returns: [],
     losses: [
       { task: "4", worker: DEAD_WORKER, atMs: 5_000 },
@@ -254,7 +311,14 @@ export function tell(): Story {
       ...[0, 1, 2, 3].map((partition) => ({ consumer: "split", partition, position: END })),
       ...[0, 1].map((partition) => ({ consumer: "careful", partition, position: END })),
     ],
-    claims: [{ task: "4", generation: 2, claimId: "claim-4-again", atMs: 5_990 }],
+    claims: [
+      { task: "3", generation: 1, claimId: "claim-3", atMs: 1_095 },
+      { task: "4", generation: 1, claimId: "claim-4", atMs: 1_395 },
+      { task: "4", generation: 2, claimId: "claim-4-again", atMs: 5_990 },
+      { task: "5", generation: 1, claimId: "claim-5", atMs: 1_115 },
+      { task: "6", generation: 1, claimId: "claim-6-again", atMs: 9_490 },
+    ],
+    packClaims: [{ ids: "1", claimId: "claim-1", atMs: 1_045 }],
     // Its worker let go of it when it stopped.
     cuts: [{ task: "9", claimId: "claim-9", nextClaimId: null, atMs: 4_000 }],
     moves: [

@@ -66,6 +66,18 @@ export const LEASE_MUTANTS: readonly Mutant[] = [
     catchers: [model("task-queue.test.ts")],
   },
   {
+    name: "lost-task-runs-on",
+    breaks: "the handler of a task whose lease is lost is not told, and runs beside the next one",
+    edits: [
+      {
+        file: "src/tasks/executor.ts",
+        find: "    abortTask(task, error);\n    this.#leaveToOthers(task);",
+        replace: "    this.#leaveToOthers(task);",
+      },
+    ],
+    catchers: [test("test/sim/simulation.test.ts", { only: "keeps its promises", seeds: [2] })],
+  },
+  {
     name: "fence-removed",
     breaks: "whoever ever held a task can end it while another one runs it",
     edits: fencedBy(false, false),

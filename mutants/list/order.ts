@@ -86,6 +86,10 @@ export const ORDER_MUTANTS: readonly Mutant[] = [
       },
     ],
     catchers: [
+      test("test/sim/simulation.test.ts", {
+        only: "keeps its promises",
+        seeds: [1],
+      }),
       test("test/integration/tasks/commit-unknown.test.ts", { only: "the order of keys" }),
     ],
   },

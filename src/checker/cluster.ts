@@ -47,6 +47,15 @@ function* skippedTicks(facts: Facts): Generator<Finding> {
   }
 }
 
+/** It waits for its moment, whatever the clock of a worker says. */
+function* earlyTicks({ truth }: Facts): Generator<Finding> {
+  for (const firing of truth.firings) {
+    const earlyMs = firing.tickMs - firing.firedAtMs;
+    if (earlyMs <= 0) continue;
+    yield { message: `${tickText(firing)} fired ${earlyMs} ms too early`, slice: [firing] };
+  }
+}
+
 function* lostTicks({ truth, lives }: Facts): Generator<Finding> {
   for (const firing of truth.firings) {
     if (lives.get(firing.task)?.task !== undefined) continue;
@@ -71,6 +80,7 @@ export const CLUSTER_RULES: readonly Rule[] = [
   { name: "leader-term", count: null, find: terms },
   { name: "doubled-tick", count: "doubled", find: doubledTicks },
   { name: "skipped-tick", count: "skipped", find: skippedTicks },
+  { name: "early-tick", count: null, find: earlyTicks },
   { name: "lost-tick", count: "lost", find: lostTicks },
   { name: "exceeded-limit", count: null, find: exceeded },
 ];

@@ -1,5 +1,7 @@
+import { addBegins, addClaims, addPackClaims } from "./begins.ts";
 import type {
   Appended,
+  Begun,
   Blocked,
   Ended,
   Enqueued,
@@ -11,11 +13,9 @@ import type {
   Started,
   What,
 } from "./history.ts";
+import { emptyLife, type Life, type Line } from "./life.ts";
 import type { Scene } from "./scene.ts";
-import type { ClaimFact, EffectFact, EventFact, HandledFact, TaskFact, Truth } from "./truth.ts";
-
-/** A line of history about one kind of thing. */
-export type Line<Told extends What> = Entry & { readonly what: Told };
+import type { EffectFact, EventFact, HandledFact, TaskFact, Truth } from "./truth.ts";
 
 /** Facts by something that should tell them apart. */
 export interface Index<Fact> {
@@ -45,18 +45,6 @@ export interface Ledger<Fact> {
   readonly calls: readonly Call[];
 }
 
-/** Everything that is known of one id of a task. */
-export interface Life {
-  readonly id: string;
-  /** Of several, one that ended. */
-  task: TaskFact | undefined;
-  effect: EffectFact | undefined;
-  /** What its handlers said, in the order of lines. */
-  readonly attempts: Line<Started | Ended>[];
-  /** All but the first, in no order. */
-  readonly claims: ClaimFact[];
-}
-
 /** What one consumer handled, in the order of `seq`. */
 export interface Reading {
   readonly consumer: string;
@@ -77,6 +65,8 @@ export interface Facts {
   readonly positions: readonly string[];
   /** Of tasks, by their ids. */
   readonly lives: ReadonlyMap<string, Life>;
+  /** How many handlers said that they began, by queue. */
+  readonly begins: ReadonlyMap<string, number>;
   /** Tasks and effects of a life that has one already. */
   readonly spareTasks: readonly TaskFact[];
   readonly spareEffects: readonly EffectFact[];
@@ -99,7 +89,7 @@ export function gather(scene: Scene, entries: readonly Entry[], truth: Truth): F
     tasks: ledger("task", lines.enqueues, named, ({ id }) => id),
     events: ledger("event", lines.appends, truth.events, ({ position }) => position),
     positions: truth.events.map(({ position }) => position).sort(compareNumbers),
-    ...livesOf(truth, lines.attempts),
+    ...livesOf(truth, lines.attempts, lines.begins),
     readings: readingsOf(scene, truth.handled),
     faults: lines.faults.sort((a, b) => a.fromMs - b.fromMs),
     samples: lines.samples,
@@ -113,6 +103,7 @@ interface Sorted {
   readonly enqueues: Line<Enqueued>[];
   readonly appends: Line<Appended>[];
   readonly attempts: Line<Started | Ended>[];
+  readonly begins: Line<Begun>[];
   readonly faults: FaultRecord[];
   readonly samples: Sample[];
   readonly exits: Line<Exited>[];
@@ -130,6 +121,7 @@ function sort(entries: readonly Entry[]): Sorted {
     enqueues: [],
     appends: [],
     attempts: [],
+    begins: [],
     faults: [],
     samples: [],
     exits: [],
@@ -140,6 +132,7 @@ function sort(entries: readonly Entry[]): Sorted {
     if (tells(entry, "enqueue")) lines.enqueues.push(entry);
     else if (tells(entry, "append")) lines.appends.push(entry);
     else if (tells(entry, "start") || tells(entry, "end")) lines.attempts.push(entry);
+    else if (tells(entry, "begun")) lines.begins.push(entry);
     else if (tells(entry, "fault")) lines.faults.push(entry.what.fault);
     else if (tells(entry, "sample")) lines.samples.push(entry.what.sample);
     else if (tells(entry, "exit")) lines.exits.push(entry);
@@ -194,14 +187,15 @@ const LIVE: ReadonlySet<string> = new Set(["scheduled", "pending", "running"]);
 export const hasEnded = ({ state }: TaskFact): boolean => !LIVE.has(state);
 
 function livesOf(
-  { tasks, effects, claims }: Truth,
+  { tasks, effects, claims, packClaims }: Truth,
   attempts: readonly Line<Started | Ended>[],
-): Pick<Facts, "lives" | "spareTasks" | "spareEffects"> {
+  begunLines: readonly Line<Begun>[],
+): Pick<Facts, "lives" | "begins" | "spareTasks" | "spareEffects"> {
   const lives = new Map<string, Life>();
   const lifeOf = (id: string): Life => {
     let life = lives.get(id);
     if (life === undefined) {
-      life = { id, task: undefined, effect: undefined, attempts: [], claims: [] };
+      life = emptyLife(id);
       lives.set(id, life);
     }
     return life;
@@ -221,8 +215,13 @@ function livesOf(
     else spareEffects.push(effect);
   }
   for (const line of attempts) lifeOf(line.what.task.id).attempts.push(line);
-  for (const claim of claims) lifeOf(claim.task).claims.push(claim);
-  return { lives, spareTasks, spareEffects };
+  const begins = addBegins(begunLines, lifeOf);
+  for (const { what } of attempts) {
+    if (what.op === "start") begins.set(what.queue, (begins.get(what.queue) ?? 0) + 1);
+  }
+  addClaims(claims, lifeOf);
+  addPackClaims(packClaims, lifeOf);
+  return { lives, begins, spareTasks, spareEffects };
 }
 
 /** Also those of whom there should be something and is nothing. */

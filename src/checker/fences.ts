@@ -1,8 +1,9 @@
-import { type Facts, hasEnded, type Line } from "./facts.ts";
+import { type Facts, hasEnded } from "./facts.ts";
 import type { Ended, Started, Token } from "./history.ts";
+import type { Line } from "./life.ts";
 import type { Finding, Rule } from "./rule.ts";
 import { storyOf } from "./tasks.ts";
-import type { TaskFact } from "./truth.ts";
+import type { ClaimFact, TaskFact } from "./truth.ts";
 
 /*
  * One claim of a task wins. Effects and completions share a transaction, so whoever had no lease
@@ -80,31 +81,46 @@ function* restarts({ lives }: Facts): Generator<readonly [Line<Started>, Line<St
 const isStart = (line: Line<Started | Ended>): line is Line<Started> => line.what.op === "start";
 
 /** Faults of which the server recovers from its log, by their kinds. */
-export const CRASHES: readonly string[] = ["crash-server", "kill-backend"];
+export const CRASHES: readonly string[] = ["crash-server", "kill-backend", "full-disk"];
 
 /**
  * Claims do not wait for the disk, so a crash of the server takes some of them back, and their
- * generation goes to somebody else. Whoever had the first may start until its lease would have
- * ended: it does not know. Nothing else hands out a generation twice.
+ * generation goes to somebody else. What the tables do not know was taken back, by a crash that
+ * began before the claim that stands, if there is one. Whoever had it may start until its lease
+ * would have ended: it does not know. A start counts where the database told its time; the clock
+ * of a process proves nothing. Nothing else hands out a generation twice.
  */
 function mayBeTakenBack(
-  { scene, faults }: Facts,
-  one: Line<Started>,
-  other: Line<Started>,
+  { scene, faults, lives }: Facts,
+  starts: readonly [Line<Started>, Line<Started>],
 ): boolean {
+  const [{ what }] = starts;
+  const { claims = [] } = lives.get(what.task.id) ?? {};
+  const of = (one: Line<Started>): ClaimFact | undefined =>
+    claims.find(
+      ({ generation, claimId }) =>
+        generation === one.what.task.generation && claimId === one.what.task.claimId,
+    );
+  const standing = starts.flatMap((one) => of(one) ?? []);
+  if (standing.length === starts.length) return false;
+  const lost = starts.filter((one) => of(one) === undefined);
+  const told = lost.flatMap((one) => one.what.atMs ?? []);
+  const fromMs = told.reduce((a, b) => Math.min(a, b), Infinity);
+  const untilMs = standing.at(0)?.atMs ?? told.reduce((a, b) => Math.max(a, b), -Infinity);
+  const isTimeless = standing.length + told.length === 0;
   const leaseMs = scene.leaseSeconds * 1_000;
-  const fromMs = Math.min(one.t, other.t);
-  const toMs = Math.max(one.t, other.t);
   return faults.some(
     (fault) =>
-      CRASHES.includes(fault.kind) && fault.fromMs <= toMs && fromMs <= fault.toMs + leaseMs,
+      CRASHES.includes(fault.kind) &&
+      (isTimeless || fault.fromMs <= untilMs) &&
+      (told.length === 0 || fromMs <= fault.toMs + leaseMs),
   );
 }
 
 function* sharedGenerations(facts: Facts): Generator<Finding> {
   for (const [first, line] of restarts(facts)) {
     const { id, generation, claimId } = line.what.task;
-    if (claimId === first.what.task.claimId || mayBeTakenBack(facts, first, line)) continue;
+    if (claimId === first.what.task.claimId || mayBeTakenBack(facts, [first, line])) continue;
     const message = `generation ${generation} of task ${id} was handed out twice`;
     yield { message, slice: [first, line, ...storyOf(facts, id)] };
   }

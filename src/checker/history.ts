@@ -13,6 +13,7 @@ export type What =
   | Enqueued
   | Appended
   | Started
+  | Begun
   | Ended
   | Exited
   | Blocked
@@ -62,6 +63,21 @@ export interface Started {
   readonly op: "start";
   readonly queue: string;
   readonly task: Token;
+  /** When it had begun, by the database's clock, where that was asked. */
+  readonly atMs?: number;
+}
+
+/** Handlers of one queue began, in one line, where there are many of them. */
+export interface Begun {
+  readonly op: "begun";
+  readonly queue: string;
+  /** When all of them had, by the database's clock; null when it could not be asked. */
+  readonly atMs: number | null;
+  readonly claims: readonly BegunClaim[];
+}
+
+export interface BegunClaim extends Omit<Token, "id"> {
+  readonly ids: readonly string[];
 }
 
 /**

@@ -31,8 +31,12 @@ export type RuleName =
   | "checkpoint-chain"
   | "stray-event"
   | "leader-term"
+  | "leader-write"
+  | "bucket-epoch"
   | "doubled-tick"
   | "skipped-tick"
+  | "early-tick"
+  | "silent-schedule"
   | "lost-tick"
   | "exceeded-limit"
   | "crashed-process"
@@ -40,7 +44,11 @@ export type RuleName =
   | "false-loss"
   | "slow-recovery"
   | "late-loss"
-  | "late-release";
+  | "late-release"
+  | "orphan"
+  | "leftover"
+  | "leaked-session"
+  | "unwitnessed";
 
 /** What a rule found wrong once. */
 export interface Finding {

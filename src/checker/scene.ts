@@ -17,6 +17,8 @@ export interface Scene {
   readonly isOrderedByEnd: (queue: string) => boolean;
   /** Queues of one key space share the order of their keys. */
   readonly keySpaceOf: (queue: string) => string;
+  /** Queues whose handlers say that they begin. Defaults to none. */
+  readonly begins?: readonly string[];
   readonly leaseSeconds: number;
   /** Of queues that are limited, how many tasks may run at once. */
   readonly limits: Readonly<Record<string, number>>;

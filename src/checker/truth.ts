@@ -15,6 +15,10 @@ export interface Truth {
   readonly moves: readonly MoveFact[];
   readonly claims: readonly ClaimFact[];
   readonly cuts: readonly CutFact[];
+  readonly packClaims: readonly PackClaimFact[];
+  readonly schedules: readonly ScheduleFact[];
+  readonly writes: readonly LeaderWriteFact[];
+  readonly leftovers: readonly LeftoverFact[];
 }
 
 /** One row of live tasks, of history or of dead letters; a task has exactly one of all. */
@@ -34,6 +38,8 @@ export interface TaskFact {
     | "dead";
   readonly generation: number;
   readonly claimId: string | null;
+  /** Who had it last. Defaults to nobody that is known. */
+  readonly worker?: string | null;
   /** When its end was accepted, by the database's clock; null while it lives. */
   readonly finishedAtMs: number | null;
   /** Of a task that runs. */
@@ -86,15 +92,61 @@ export interface FiringFact {
   readonly schedule: string;
   /** For which moment. */
   readonly tickMs: number;
+  /** When it did, by the database's clock. */
+  readonly firedAtMs: number;
   readonly task: string;
 }
 
-/** A trigger saw a task being claimed that had been claimed before. */
+/** As it was when nothing ran any more. */
+export interface ScheduleFact {
+  readonly schedule: string;
+  /** By the database's clock. */
+  readonly createdAtMs: number;
+  readonly pausedAtMs: number | null;
+}
+
+/** A trigger saw that a consumer or buckets were given to somebody, or that buckets were taken. */
+export interface LeaderWriteFact {
+  /** In the order of writes. */
+  readonly seq: string;
+  readonly what: string;
+  /** Of the row of the term, in the transaction of the write. */
+  readonly term: string;
+  readonly leader: string | null;
+  /** Whether that transaction held the row. */
+  readonly isHeld: boolean;
+  /** Of buckets that were given. */
+  readonly keySpace: number | null;
+  readonly epoch: string | null;
+}
+
+/** What should not be there when all is quiet and had time: who or what it is, in words. */
+export interface LeftoverFact {
+  readonly kind:
+    | "bucket"
+    | "consumer"
+    | "hold"
+    | "grant"
+    | "claim"
+    | "prepared transaction"
+    | "session";
+  readonly what: string;
+}
+
+/** A trigger saw a row being claimed. */
 export interface ClaimFact {
   readonly task: string;
   readonly generation: number;
   readonly claimId: string;
   /** By the database's clock. */
+  readonly atMs: number;
+}
+
+/** A trigger saw tasks being claimed that wait in one row: all of them, for the first time. */
+export interface PackClaimFact {
+  /** Of its tasks, with commas between them. */
+  readonly ids: string;
+  readonly claimId: string;
   readonly atMs: number;
 }
 

@@ -10,6 +10,7 @@ import {
   WrongExpectedVersionError,
 } from "../../src/index.ts";
 import { testDatabase } from "../support/database.ts";
+import { assertModel, type ModelTest, timeoutOf } from "./replay.ts";
 
 /*
  * The event store against the simplest thing it could be: a list. Every command runs on both, and
@@ -274,7 +275,9 @@ const commands = fc.commands(
   { maxCommands: 60, size: "max" },
 );
 
-it("is a list of events with a version for each stream", async () => {
+const TEST: ModelTest = { file: "event-store.test.ts", runs: 30, seconds: 8 };
+
+it("is a list of events with a version for each stream", { timeout: timeoutOf(TEST) }, async () => {
   const database = await testDatabase();
   const mill = await database.connect();
   const session = await database.session();
@@ -284,5 +287,5 @@ it("is a list of events with a version for each stream", async () => {
     const model: Model = { log: [], pending: undefined, highest: 0n, tags: 0 };
     await fc.asyncModelRun(() => ({ model, real: { mill, session } }), all);
   });
-  await fc.assert(property, { numRuns: 30, interruptAfterTimeLimit: 8_000 });
+  await assertModel(property, TEST);
 });

@@ -55,6 +55,21 @@ interface Range {
   readonly upTo: bigint;
 }
 
+/** What is not looked at: no rule finds anything in it. */
+const UNSEEN = {
+  terms: [],
+  losses: [],
+  returns: [],
+  gaps: [],
+  moves: [],
+  claims: [],
+  cuts: [],
+  packClaims: [],
+  schedules: [],
+  writes: [],
+  leftovers: [],
+} as const satisfies Partial<Truth>;
+
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
 const most = (numbers: Iterable<string>, least: bigint): bigint => {
   let found = least;
@@ -123,8 +138,7 @@ export class Look {
     const tasks = rows.map((row) => toTask(row, run));
     const atMs = await readMs(tx);
     const losses = this.#newLosses(await readLosses(tx, names, this.#startMs));
-    const rest = { terms: [], losses: [], returns: [], gaps: [], moves: [], claims: [], cuts: [] };
-    const truth: Truth = { atMs, tasks, effects, firings, ...log, ...rest };
+    const truth: Truth = { ...UNSEEN, atMs, tasks, effects, firings, ...log };
     const consumers = this.#expectations(log.checkpoints, range);
     return { lines, entries, truth, consumers, eventsDone: this.#eventsDone, moved, losses };
   }

@@ -171,7 +171,8 @@ export async function readFirings(
 ): Promise<(FiringFact & { readonly id: string })[]> {
   return await read<FiringFact & { readonly id: string }>(
     tx,
-    `SELECT id::text, name AS schedule, ${ms("tick")} AS "tickMs", task_id::text AS task
+    `SELECT id::text, name AS schedule, ${ms("tick")} AS "tickMs", task_id::text AS task,
+            ${ms("fired_at")} AS "firedAtMs"
        FROM ${mill}.schedule_firings
       WHERE name = $1 AND kind = 'tick' AND id > $2`,
     [schedule, String(after)],
