@@ -262,7 +262,9 @@ function result(limits: ResolvedHttpLimits, waits: Waits): Endpoint {
       const row =
         waitSeconds === 0
           ? await scope.task(id)
-          : await waits.during(() => scope.end(id, { timeoutMs: waitSeconds * 1000, signal }));
+          : await waits.during(scope.tenant, () =>
+              scope.end(id, { timeoutMs: waitSeconds * 1000, signal }),
+            );
       const { state, result: found, reason } = toTask(row) as Record<string, unknown>;
       const status = hasEnded(row) ? 200 : 202;
       return { status, body: { id, state, result: found, reason } };
