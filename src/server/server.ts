@@ -349,7 +349,9 @@ export class TidemillServer implements AsyncDisposable {
       keepaliveTimeoutMs: options.keepaliveTimeoutSeconds * 1000,
       connectionStreamsMax: options.connectionStreamsMax,
       streamsMax: options.streamsMax,
+      streamsPerTenantMax: options.streamsPerTenantMax,
       strangersMax: options.strangersMax,
+      strangersPerAddressMax: options.strangersPerAddressMax,
       drainMs: options.drainSeconds * 1000,
       onCount: (count) => this.metrics.streams.set(count, { listener: name }),
     };
