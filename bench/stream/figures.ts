@@ -106,7 +106,7 @@ async function restFigure(
   };
 }
 
-/** Twice what it held when it was measured: more is a leak, not noise. The bench then exits with 1. */
+/** Twice what it held when it was measured: more is a leak, not noise, and the bench fails. */
 const STREAMS_RSS_MB_MAX = 352;
 
 /** A thousand idle streams, a connection each; one task at a time for who has waited longest. */

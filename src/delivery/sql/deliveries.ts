@@ -226,7 +226,7 @@ const RECORDED = statement(
     WHERE delivery = $1 AND generation = $2 AND error IS DISTINCT FROM 'lost'`,
 );
 
-/** Whether the outcome of this claim was written: then it is in the log, unless the claim was lost. */
+/** Whether the outcome of this claim was written. What the log has of a lost one is no outcome. */
 export async function wasRecorded(
   db: Queryable,
   { number, generation }: DeliveryToken,

@@ -164,7 +164,7 @@ export class GrpcListener implements Service {
             return;
           }
           const counted = this.#shares.arrive(peer);
-          const onWelcome = counted.enter;
+          const onWelcome = (tenant: string): void => counted.enter(tenant);
           this.#remember(route.open(call, { ...this.#options, onWelcome }), counted);
         },
       },

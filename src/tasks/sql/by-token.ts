@@ -189,8 +189,8 @@ export async function extendHeld(
   return byPlace(tokens, await db.query<HeldUntil>(EXTEND, [...valuesOf(tokens), seconds]));
 }
 
-// What a claim that is over led to. A task that was put back keeps its generation, and whose word it
-// was is known of what counted only: what was given back says so of nobody.
+// What a claim that is over led to. A task that was put back keeps its generation; whose word that
+// was is known of what counted only.
 const ENDED = statement(
   "tasks_find_ended_claims",
   `SELECT given.place::int, ended.tenant, ended.state, ended.attempt, NULL::text AS outcome,

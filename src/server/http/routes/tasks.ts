@@ -101,8 +101,8 @@ const createMany = endpoint({
   tag: TAG,
   summary: "Store many tasks of one queue: all of them, in order, or none",
   description:
-    "With the header Idempotency-Key each task has the key with its place, such as key/0: the same " +
-    "call again gives the first tasks.",
+    "With the header Idempotency-Key each task has the key with its place, such as key/0: the " +
+    "same call again gives the first tasks.",
   act: "task.create",
   headers: z.object({ "idempotency-key": name.optional() }),
   body: z
