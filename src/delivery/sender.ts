@@ -20,6 +20,7 @@ import {
   type DeliveryToken,
   recordDelivery,
   releaseDelivery,
+  wasRecorded,
 } from "./sql/deliveries.ts";
 
 export interface SenderOptions extends ResolvedDeliverOptions {
@@ -241,8 +242,9 @@ export class DeliverySender implements Service {
     for (let tries = 1; ; tries += 1) {
       try {
         const written = await recordDelivery(this.#db, token, record);
-        // After an unanswered try: it was that one which wrote, and nothing is held any more.
-        return written ?? (tries > 1 ? { isDisabled: false } : undefined);
+        if (written !== undefined || tries === 1) return written;
+        // A try that was not answered may have written it. Or the lease has ended meanwhile.
+        return (await wasRecorded(this.#db, token)) ? { isDisabled: false } : undefined;
       } catch (error) {
         if (tries >= RECORD_TRIES) throw error;
         await pause(RECORD_PAUSE_MS * tries, clock, this.#ending.signal);

@@ -2,7 +2,7 @@ import { ConflictError, InvalidInputError, NotFoundError } from "../base/errors.
 import { refuseUnknown, requireNumber, requireOneOf } from "../base/options.ts";
 import { Secret } from "../base/secret.ts";
 import { isUuid } from "../base/uuid.ts";
-import type { Queryable } from "../db/database.ts";
+import type { Store } from "../db/database.ts";
 import { requireText } from "../tasks/encode.ts";
 import { requireTaskId } from "../tasks/task-admin.ts";
 import { DEFAULT_ENDPOINT } from "../tasks/webhook-name.ts";
@@ -19,10 +19,12 @@ import {
   redeliver,
 } from "./sql/delivery-log.ts";
 import {
+  countOtherEndpoints,
   deleteEndpoint,
   type EndpointKeys,
   type EndpointRow,
   insertEndpoint,
+  type NewEndpoint,
   readEndpointKeys,
   readEndpoints,
   rotateEndpoint,
@@ -71,6 +73,11 @@ export interface UrlGuard {
   check(url: string): void;
 }
 
+export interface PutLimits {
+  /** How many the tenant may have. Defaults to any number. */
+  readonly endpointsMax?: number;
+}
+
 /** An endpoint, and its secret if one was made. */
 export interface PutEndpoint {
   readonly endpoint: WebhookEndpoint;
@@ -92,11 +99,11 @@ const IDS_MAX = 1_000;
  * another is as unknown as what does not exist.
  */
 export class WebhookAdmin {
-  readonly #db: Queryable;
+  readonly #db: Store;
   readonly #guard: UrlGuard | undefined;
 
   /** @param guard refuses an address that can never be called; without one, who sends does */
-  constructor(db: Queryable, guard?: UrlGuard) {
+  constructor(db: Store, guard?: UrlGuard) {
     this.#db = db;
     this.#guard = guard;
   }
@@ -115,7 +122,12 @@ export class WebhookAdmin {
    * Makes the endpoint, or makes it what is given. The same again changes nothing, so every process
    * may call this when it starts: one that was disabled stays so, unless it gets another address.
    */
-  async put(tenant: string, id: string, options: EndpointOptions): Promise<PutEndpoint> {
+  async put(
+    tenant: string,
+    id: string,
+    options: EndpointOptions,
+    { endpointsMax = Infinity }: PutLimits = {},
+  ): Promise<PutEndpoint> {
     requireTenant(tenant);
     const wanted = checkEndpoint(id, options);
     if (wanted.url !== undefined) this.#checkTarget(wanted.url);
@@ -124,7 +136,7 @@ export class WebhookAdmin {
       const { url, description, format, isEnabled } = wanted;
       const disabledReason = isEnabled === false ? "it was made so" : undefined;
       const row = { tenant, id, url, description, format };
-      const made = await insertEndpoint(this.#db, { ...row, secret, disabledReason });
+      const made = await this.#make({ ...row, secret, disabledReason }, endpointsMax);
       if (made !== undefined) return { endpoint: toEndpoint(made), secret: new Secret(secret) };
       const keys = await readEndpointKeys(this.#db, tenant, id);
       if (keys === undefined) continue;
@@ -133,6 +145,18 @@ export class WebhookAdmin {
       if (changed !== undefined) return { endpoint: toEndpoint(changed), secret: undefined };
     }
     throw new ConflictError(`endpoint "${id}" is put and removed at the same time`);
+  }
+
+  /** Undefined when there is one. Of several at once no more are made than may be. */
+  async #make(endpoint: NewEndpoint, endpointsMax: number): Promise<EndpointRow | undefined> {
+    if (endpointsMax === Infinity) return await insertEndpoint(this.#db, endpoint);
+    return await this.#db.transaction(async (tx) => {
+      const { tenant, id } = endpoint;
+      if ((await countOtherEndpoints(tx, tenant, id)) >= endpointsMax) {
+        throw new ConflictError(`a tenant has at most ${endpointsMax} endpoints: remove one`);
+      }
+      return await insertEndpoint(tx, endpoint);
+    });
   }
 
   /** Those that sign now, the newest first. The default endpoint is made by this if need be. */

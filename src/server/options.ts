@@ -93,10 +93,19 @@ export interface ServerOptions {
   readonly tokenCheckSeconds?: number;
   /** Streams of one kind in all; more are turned away. Defaults to 4,000. */
   readonly streamsMax?: number;
+  /** The same of one tenant. Defaults to three quarters of `streamsMax`. */
+  readonly streamsPerTenantMax?: number;
   /** Streams on one connection; more wait. Defaults to 1,000. */
   readonly connectionStreamsMax?: number;
   /** Streams of one kind whose hello is awaited; more are turned away. Defaults to 256. */
   readonly strangersMax?: number;
+  /**
+   * The same from one address, or from one network of IPv6. Behind a proxy all clients have the
+   * address of the proxy: make it as large as `strangersMax` there.
+   *
+   * Defaults to half of `strangersMax`.
+   */
+  readonly strangersPerAddressMax?: number;
   /** How long a claim for a remote worker lasts; it is renewed meanwhile. Defaults to 60. */
   readonly leaseSeconds?: number;
   /** How long a worker whose stream broke keeps its tasks. Defaults to 2, or a quarter lease. */
@@ -134,8 +143,10 @@ export interface ResolvedServerOptions {
   readonly drainSeconds: number;
   readonly tokenCheckSeconds: number;
   readonly streamsMax: number;
+  readonly streamsPerTenantMax: number;
   readonly connectionStreamsMax: number;
   readonly strangersMax: number;
+  readonly strangersPerAddressMax: number;
   readonly leaseSeconds: number;
   readonly graceSeconds: number;
   readonly createBytesMax: number;
@@ -179,6 +190,8 @@ const KNOWN = [
   "keepaliveSeconds",
   "keepaliveTimeoutSeconds",
   "graceSeconds",
+  "streamsPerTenantMax",
+  "strangersPerAddressMax",
   ...Object.keys(NUMBERS),
 ];
 const PRODUCER_PORT = 9_092;
@@ -222,13 +235,36 @@ export function resolveServerOptions(options: ServerOptions): ResolvedServerOpti
     stallSeconds: number("stallSeconds"),
     drainSeconds: number("drainSeconds"),
     tokenCheckSeconds: number("tokenCheckSeconds"),
-    streamsMax: number("streamsMax"),
+    ...resolveStreams(number("streamsMax"), number("strangersMax"), given),
     connectionStreamsMax: number("connectionStreamsMax"),
-    strangersMax: number("strangersMax"),
     leaseSeconds,
     createBytesMax: number("createBytesMax"),
     queuesPerTenantMax: number("queuesPerTenantMax"),
   });
+}
+
+type StreamLimits =
+  | "streamsMax"
+  | "streamsPerTenantMax"
+  | "strangersMax"
+  | "strangersPerAddressMax";
+
+/** One tenant leaves a quarter to the others, and one address half of what strangers may have. */
+function resolveStreams(
+  streamsMax: number,
+  strangersMax: number,
+  given: Pick<ServerOptions, StreamLimits>,
+): Pick<ResolvedServerOptions, StreamLimits> {
+  const {
+    streamsPerTenantMax = Math.ceil((streamsMax * 3) / 4),
+    strangersPerAddressMax = Math.ceil(strangersMax / 2),
+  } = given;
+  return {
+    streamsMax,
+    streamsPerTenantMax: requireNumber("streamsPerTenantMax", streamsPerTenantMax, COUNT),
+    strangersMax,
+    strangersPerAddressMax: requireNumber("strangersPerAddressMax", strangersPerAddressMax, COUNT),
+  };
 }
 
 /** With the server's own rules of egress, unless it has others. Refuses nonsense. */

@@ -2,6 +2,7 @@ import { systemClock, wallClock } from "../base/clock.ts";
 import { ConflictError } from "../base/errors.ts";
 import type { Stopped } from "../base/stop-signal.ts";
 import { Supervisor } from "../base/supervisor.ts";
+import type { Queryable } from "../db/database.ts";
 import { EgressGuard } from "../delivery/egress/guard.ts";
 import { TaskIntake } from "../tasks/intake.ts";
 import { QuotaKeeper } from "../tasks/quota-keeper.ts";
@@ -294,12 +295,14 @@ export class TidemillServer implements AsyncDisposable {
 
   #producers(): readonly StreamRoute[] {
     const { db, logger } = this.#mill.engine;
+    // Behind the second wall, where the server has it: with HTTP.
+    const storeOf = (tenant: string): Queryable => this.#tenants?.store(tenant) ?? db;
     return producerRoutes({
       admission: this.#admission(),
       intake: this.#intake,
       line: this.#line,
       budget: new Budget(this.#options.createBytesMax),
-      topics: new TopicAttempts((tenant) => readTopicAttempts(db, tenant), systemClock),
+      topics: new TopicAttempts((one) => readTopicAttempts(storeOf(one), one), systemClock),
       metrics: this.metrics,
       clock: systemClock,
       logger,
@@ -349,7 +352,9 @@ export class TidemillServer implements AsyncDisposable {
       keepaliveTimeoutMs: options.keepaliveTimeoutSeconds * 1000,
       connectionStreamsMax: options.connectionStreamsMax,
       streamsMax: options.streamsMax,
+      streamsPerTenantMax: options.streamsPerTenantMax,
       strangersMax: options.strangersMax,
+      strangersPerAddressMax: options.strangersPerAddressMax,
       drainMs: options.drainSeconds * 1000,
       onCount: (count) => this.metrics.streams.set(count, { listener: name }),
     };

@@ -4,6 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** A dozen seconds or more, which their size does not tell. As measured in a run of the suite. */
 const LONG: readonly string[] = [
+  "test/compat/codeq/workers.test.ts", // It waits for long, and others have the processor.
   "test/compat/codeq/clients.test.ts",
   "test/integration/package/pack.test.ts",
   "test/browser/dashboard.test.ts",
@@ -11,7 +12,6 @@ const LONG: readonly string[] = [
   "test/integration/frontier/crash-stress.test.ts",
   "test/integration/pgbouncer/tasks.test.ts",
   "test/sim/simulation.test.ts",
-  "test/compat/codeq/workers.test.ts", // It waits, in CI for long, and others have the processor.
   "test/integration/tasks/direct.test.ts",
   "test/integration/cli/dev.test.ts",
   "test/integration/docs/dev-command.test.ts",

@@ -220,6 +220,20 @@ export interface DeliveryRecord {
   readonly url?: string;
 }
 
+const RECORDED = statement(
+  "delivery_was_recorded",
+  `SELECT FROM {schema}.webhook_attempts
+    WHERE delivery = $1 AND generation = $2 AND error IS DISTINCT FROM 'lost'`,
+);
+
+/** Whether the outcome of this claim was written. What the log has of a lost one is no outcome. */
+export async function wasRecorded(
+  db: Queryable,
+  { number, generation }: DeliveryToken,
+): Promise<boolean> {
+  return (await db.query(RECORDED, [number, generation])).length === 1;
+}
+
 /** Undefined when the claim is no longer held: nothing was written. */
 export async function recordDelivery(
   db: Queryable,

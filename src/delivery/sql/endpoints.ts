@@ -99,6 +99,27 @@ export async function insertEndpoint(
   return row;
 }
 
+// Statements of a transaction that has this see what others with it have committed.
+const LOCK = statement(
+  "endpoints_lock",
+  "SELECT pg_advisory_xact_lock(hashtextextended('tidemill endpoints ' || $1::text, 0))",
+);
+const OTHERS = statement(
+  "endpoints_count_others",
+  `SELECT count(*)::int AS others FROM {schema}.webhook_endpoints WHERE tenant = $1 AND id <> $2`,
+);
+
+/** How many the tenant has besides this one. Until the transaction ends nobody else counts them. */
+export async function countOtherEndpoints(
+  tx: Queryable,
+  tenant: string,
+  id: string,
+): Promise<number> {
+  await tx.query(LOCK, [tenant]);
+  const [row] = await tx.query<{ others: number }>(OTHERS, [tenant, id]);
+  return row?.others ?? 0;
+}
+
 // Whatever made the old address be disabled need not concern another one.
 const UPDATE = statement(
   "endpoint_update",

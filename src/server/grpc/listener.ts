@@ -12,6 +12,7 @@ import {
   type PeerOptions,
   type RawCall,
 } from "./peer.ts";
+import { type CountedStream, StreamShares, type StreamSharesOptions } from "./stream-shares.ts";
 import { credentialsOf, type TlsOptions } from "./tls.ts";
 
 /** One kind of stream that a listener serves. */
@@ -22,7 +23,7 @@ export interface StreamRoute {
 }
 
 /** What the listener needs of a stream, whatever its messages are. */
-export type OpenStream = Pick<Peer<never, never>, "drain" | "end" | "isKnown" | "over">;
+export type OpenStream = Pick<Peer<never, never>, "drain" | "end" | "over">;
 
 export function streamRoute<In, Out>(
   path: string,
@@ -39,7 +40,7 @@ export function streamRoute<In, Out>(
   };
 }
 
-export interface GrpcListenerOptions extends PeerOptions {
+export interface GrpcListenerOptions extends PeerOptions, StreamSharesOptions {
   readonly name: string;
   readonly host: string;
   readonly port: number;
@@ -50,8 +51,6 @@ export interface GrpcListenerOptions extends PeerOptions {
   readonly connectionStreamsMax: number;
   /** In all. */
   readonly streamsMax: number;
-  /** In all, of those that have not said hello. */
-  readonly strangersMax: number;
   readonly drainMs: number;
   /** Told when a stream begins or is over. */
   readonly onCount: (streams: number) => void;
@@ -74,6 +73,7 @@ export class GrpcListener implements Service {
   /** Those whose health may be asked for; "" is the server. */
   readonly #services: readonly string[];
   readonly #streams = new Set<OpenStream>();
+  readonly #shares: StreamShares;
   #isDraining = false;
   #draining: Promise<void> | undefined;
   #port = 0;
@@ -81,6 +81,7 @@ export class GrpcListener implements Service {
   constructor(options: GrpcListenerOptions, routes: readonly StreamRoute[]) {
     this.name = options.name;
     this.#options = options;
+    this.#shares = new StreamShares(options);
     this.#server = new Server({
       "grpc.max_receive_message_length": MESSAGE_BYTES_MAX,
       "grpc.max_send_message_length": MESSAGE_BYTES_MAX,
@@ -156,30 +157,34 @@ export class GrpcListener implements Service {
       { stream },
       {
         stream: (call: RawCall) => {
-          const refusal = this.#refusal();
-          if (refusal === undefined) this.#remember(route.open(call, this.#options));
-          else call.emit("error", { code: status.UNAVAILABLE, details: refusal });
+          const peer = call.getPeer();
+          const refusal = this.#refusalOf(peer);
+          if (refusal !== undefined) {
+            call.emit("error", { code: status.UNAVAILABLE, details: refusal });
+            return;
+          }
+          const counted = this.#shares.arrive(peer);
+          const onWelcome = (tenant: string): void => counted.enter(tenant);
+          this.#remember(route.open(call, { ...this.#options, onWelcome }), counted);
         },
       },
     );
   }
 
-  #refusal(): string | undefined {
-    const { streamsMax, strangersMax } = this.#options;
+  #refusalOf(peer: string): string | undefined {
+    const { streamsMax } = this.#options;
     if (this.#isDraining) return "the server is stopping";
     if (this.#streams.size >= streamsMax) return "the server has as many streams as it takes";
-    if (this.#streams.size < strangersMax) return undefined;
-    let strangers = 0;
-    for (const { isKnown } of this.#streams) if (!isKnown) strangers += 1;
-    return strangers < strangersMax ? undefined : "too many streams wait for their hello";
+    return this.#shares.refusalOf(peer);
   }
 
-  #remember(stream: OpenStream): void {
+  #remember(stream: OpenStream, counted: CountedStream): void {
     const { onCount } = this.#options;
     this.#streams.add(stream);
     onCount(this.#streams.size);
     void stream.over.then(() => {
       this.#streams.delete(stream);
+      counted.leave();
       onCount(this.#streams.size);
     });
   }

@@ -45,6 +45,8 @@ async function listener(errors: string[]): Promise<GrpcListener> {
     connectionStreamsMax: 10,
     streamsMax: 10,
     strangersMax: 10,
+    strangersPerAddressMax: 10,
+    streamsPerTenantMax: 10,
     drainMs: 100,
     onCount: NOTHING,
   };

@@ -64,6 +64,8 @@ export interface PeerOptions {
   readonly stallMs: number;
   /** So much may wait to be read by the client. */
   readonly writeBytesMax: number;
+  /** The hello of the tenant was accepted. Throws a StreamError when it has too many streams. */
+  readonly onWelcome?: (tenant: string) => void;
 }
 
 /**
@@ -88,7 +90,6 @@ export class Peer<In, Out> {
   #handler: PeerHandler<In> | undefined;
   #resolveOver: () => void = () => {};
   #state: "open" | "ending" | "over" = "open";
-  #isKnown = false;
   #isBusy = false;
   #isPumping = false;
   #halfClose: "none" | "heard" | "told" = "none";
@@ -106,11 +107,6 @@ export class Peer<In, Out> {
     this.over = new Promise((resolve) => {
       this.#resolveOver = resolve;
     });
-  }
-
-  /** Whether the client said hello, and it was accepted. */
-  get isKnown(): boolean {
-    return this.#isKnown;
   }
 
   get isOver(): boolean {
@@ -150,9 +146,9 @@ export class Peer<In, Out> {
     });
   }
 
-  /** The hello was accepted. */
-  welcome(): void {
-    this.#isKnown = true;
+  /** The hello was accepted. Throws a StreamError when the tenant has too many streams. */
+  welcome(tenant: string): void {
+    this.#options.onWelcome?.(tenant);
     this.#cancelHello();
   }
 

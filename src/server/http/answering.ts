@@ -37,7 +37,7 @@ export async function answer(
   } catch (error) {
     if (error instanceof LimitError) metrics.limited.add();
     const { errors = "problem" } = endpoint;
-    response = refuse(error, requestId, { errors, logger: context.logger });
+    response = refuse(error, requestId, { errors, logger: context.logger, act: endpoint.act });
   } finally {
     room.release();
   }
@@ -61,20 +61,22 @@ function toResponse(answered: Answer, requestId: string): Response {
 export interface RefuseOptions {
   readonly errors: ErrorStyle;
   readonly logger: Logger;
+  /** What was asked for. */
+  readonly act?: string;
 }
 
 /** Tells the caller what it may know, and the log the rest. */
 export function refuse(
   error: unknown,
   requestId: string,
-  { errors, logger }: RefuseOptions,
+  { errors, logger, act = "" }: RefuseOptions,
 ): Response {
   const problem = toProblem(error);
   if (problem.isHidden) logHidden(problem, error, requestId, logger);
   const { status, code, title, detail, headers } = problem;
   const [type, body] =
     errors === "codeq"
-      ? ["application/json", { error: detail ?? "internal error" }]
+      ? ["application/json", codeqBody(problem, act)]
       : [
           "application/problem+json",
           { type: problemType(code), title, status, code, detail, requestId },
@@ -83,6 +85,15 @@ export function refuse(
     status,
     headers: { ...headers, "content-type": type, "x-request-id": requestId },
   });
+}
+
+/** As its clients know it: of what was too much, also when to come back. */
+function codeqBody({ detail = "internal error", status, headers }: Problem, act: string): object {
+  if (status !== 429) return { error: detail };
+  const isCreate = act === "task.create";
+  const operation = isCreate ? "create_task" : act.slice(act.indexOf(".") + 1);
+  const scope = isCreate ? "producer" : act.startsWith("task.") ? "worker" : "admin";
+  return { error: detail, scope, operation, retryAfterSeconds: Number(headers["retry-after"]) };
 }
 
 function logHidden(problem: Problem, error: unknown, requestId: string, logger: Logger): void {

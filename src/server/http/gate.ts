@@ -155,7 +155,7 @@ async function awaitConsumer(
     );
   }
   const timeoutMs = limits.waitForSecondsMax * 1000;
-  await waits.during(() =>
+  await waits.during(caller.tenant, () =>
     mill.waitFor(decoded(name), { position: BigInt(token) }, { timeoutMs, signal }),
   );
 }

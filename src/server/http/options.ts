@@ -23,7 +23,12 @@ export interface HttpLimits {
   readonly waitSecondsMax?: number;
   /** Longest wait for a consumer that `x-wait-for` names. Defaults to 10. */
   readonly waitForSecondsMax?: number;
-  /** Calls that wait at the same time; more are refused. Defaults to 1,000. */
+  /**
+   * Calls that wait at the same time. One tenant has at most half of the places, and the last
+   * quarter is for tenants that have none; more are refused.
+   *
+   * Defaults to 1,000.
+   */
   readonly waitsMax?: number;
   /** Clients that read the feed at the same time; more are refused. Defaults to 1,000. */
   readonly feedClientsMax?: number;

@@ -142,7 +142,7 @@ export class ProducerStream<In, Out> implements PeerHandler<In> {
     if (!mayOnSome(caller, "task.create")) throw this.#dialect.forbidden();
     this.#caller = caller;
     this.#producerId = producerId.toLowerCase();
-    this.#peer.welcome();
+    this.#peer.welcome(caller.tenant);
     this.#peer.send(this.#dialect.helloAck(caller));
     const refusal = admitted.watch(this.#over.signal);
     void refusal.then((error) => {

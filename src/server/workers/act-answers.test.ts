@@ -52,7 +52,7 @@ describe("an end that is said again", () => {
     [failed("no", { retry: false }), { state: "scheduled", outcome: "failed" }, false],
     [nack(1, "no"), { state: "scheduled", outcome: "nack" }, true],
     [nack(1, "no"), { state: "scheduled", outcome: "failed" }, false],
-    [abandon(), { state: "scheduled", outcome: null }, true],
+    [abandon(), { state: "scheduled", outcome: null }, false],
     [abandon(), { state: "pending", outcome: "lost" }, false],
   ])("is told again when it was the same: %o, %o", (said, ended, isSame) => {
     const claim = {

@@ -56,8 +56,7 @@ export function toldAgain(said: Outcome, ended: EndedClaim): ActDone | undefined
       ? state === "dead" || (isBack && outcome === "failed")
       : state === (said.isInvalid ? "dead" : "failed"),
     nack: state === "dead" || (isBack && outcome === "nack"),
-    // What was lost, or failed, was counted: then there is an outcome.
-    abandon: isBack && outcome === null,
+    abandon: false, // Nothing tells who gave a task back.
   };
   return isSame[said.kind] ? { state, delaySeconds: delay } : undefined;
 }

@@ -135,7 +135,7 @@ export class CodeqWorkerStream implements PeerHandler<Said>, Voice {
     }
     this.#workerId = workerId.trim() === "" ? caller.subject : workerId.trim();
     this.#batches = new TaskBatches(this.#workerId);
-    this.#peer.welcome();
+    this.#peer.welcome(caller.tenant);
     const { tenant } = caller;
     const value = { workerId: this.#workerId, tenantId: tenant };
     this.#peer.send(event({ $case: "helloAck", value }));

@@ -162,7 +162,7 @@ export class TidemillWorkerStream implements PeerHandler<FromWorker> {
 
   #welcome({ tenant }: Caller, hello: WorkerHello): void {
     const workerId = hello.workerId.trim() === "" ? uuidv4() : hello.workerId.trim();
-    this.#peer.welcome();
+    this.#peer.welcome(tenant);
     const value = {
       workerId,
       tenant,

@@ -189,7 +189,8 @@ export async function extendHeld(
   return byPlace(tokens, await db.query<HeldUntil>(EXTEND, [...valuesOf(tokens), seconds]));
 }
 
-// What a claim that is over led to. One that was put back keeps its generation until the next.
+// What a claim that is over led to. A task that was put back keeps its generation; whose word that
+// was is known of what counted only.
 const ENDED = statement(
   "tasks_find_ended_claims",
   `SELECT given.place::int, ended.tenant, ended.state, ended.attempt, NULL::text AS outcome,
@@ -205,17 +206,14 @@ const ENDED = statement(
        ON dead.id = given.id AND dead.lease_generation = given.generation
       AND dead.claim_id = given.claim_id AND dead.tenant = given.tenant
     UNION ALL
-   SELECT given.place::int, task.tenant, task.state, task.attempt,
-          (SELECT failure.outcome
-             FROM {schema}.task_failures AS failure
-            WHERE failure.task_id = task.id AND failure.attempt >= task.attempt
-            ORDER BY failure.at DESC
-            LIMIT 1),
+   SELECT given.place::int, task.tenant, task.state, task.attempt, failure.outcome,
           GREATEST(0, date_part('epoch', task.run_at - NOW()))
      FROM ${GIVEN}
      JOIN {schema}.tasks AS task
        ON task.id = given.id AND task.lease_generation = given.generation
-      AND task.claim_id IS NULL AND task.tenant = given.tenant`,
+      AND task.claim_id IS NULL AND task.tenant = given.tenant
+     JOIN {schema}.task_failures AS failure
+       ON failure.task_id = task.id AND failure.claim_id = given.claim_id`,
 );
 
 /** Where a task is whose claim is over. */
@@ -223,7 +221,7 @@ export interface EndedClaim {
   readonly place: number;
   readonly state: TaskState;
   readonly attempt: number;
-  /** Of a task that was put back: the outcome of the attempt, if it counted. */
+  /** Of a task that was put back by this claim: the outcome of the attempt. */
   readonly outcome: string | null;
   readonly delay: number;
 }

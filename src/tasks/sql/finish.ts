@@ -198,8 +198,9 @@ export interface PutBack extends Setback {
 }
 
 const FAILURES = `
-     INSERT INTO {schema}.task_failures (task_id, attempt, outcome, reason, stack, worker_id)
-     SELECT id, attempt, outcome, reason, stack, leased_by
+     INSERT INTO {schema}.task_failures
+            (task_id, attempt, outcome, reason, stack, worker_id, claim_id)
+     SELECT id, attempt, outcome, reason, stack, leased_by, claim_id
        FROM done
       WHERE reason IS NOT NULL`;
 
@@ -211,8 +212,8 @@ const PUT_BACK = statement(
   `WITH given AS (${GIVEN}
    ), done AS MATERIALIZED (${lockFree(
      `task.lane, task.tenant, task.queue, task.priority, task.partition_key, task.claim_order,
-            task.attempt, task.leased_by, task.on_probation, given.delay, given.refund,
-            given.outcome, given.reason, given.stack`,
+            task.attempt, task.claim_id, task.leased_by, task.on_probation, given.delay,
+            given.refund, given.outcome, given.reason, given.stack`,
      NOT_CANCELLED,
    )}
    ), back AS (

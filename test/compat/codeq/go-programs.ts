@@ -2,7 +2,7 @@ import { type ChildProcessWithoutNullStreams, execFile, spawn } from "node:child
 import { once } from "node:events";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { isAbsolute, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -11,12 +11,19 @@ const HERE = fileURLToPath(new URL(".", import.meta.url));
 const CODEQ = "github.com/osvaldoandrade/codeq";
 const run = promisify(execFile);
 
-/** A version of CodeQ's module, such as "latest", to use instead of the model of it. */
-const VERSION = process.env["TIDEMILL_COMPAT_CODEQ"];
+/**
+ * What to use instead of the model of CodeQ's module: a version of it, such as "latest", or the
+ * absolute path of a directory that has it.
+ */
+const ACTUAL = process.env["TIDEMILL_COMPAT_CODEQ"];
 
 /** For the names of suites: what they ran on must be seen in their output. */
-export const CLIENTS =
-  VERSION === undefined ? "the model of CodeQ's clients" : `CodeQ's clients, ${VERSION}`;
+export const CLIENTS = clientsOf(ACTUAL);
+
+function clientsOf(actual: string | undefined): string {
+  if (actual === undefined) return "the model of CodeQ's clients";
+  return `CodeQ's clients, ${isAbsolute(actual) ? "from a directory" : actual}`;
+}
 
 export const BUILD_MS_MAX = 600_000; // Go compiles all of gRPC the first time.
 
@@ -47,7 +54,7 @@ export class GoPrograms {
     const folder = mkdtempSync(join(tmpdir(), "tidemill-codeq-"));
     const programs = new GoPrograms(folder);
     try {
-      const flags = VERSION === undefined ? [] : await useModule(folder, VERSION);
+      const flags = ACTUAL === undefined ? [] : await useModule(folder, ACTUAL);
       await go("build", ...flags, "-o", `${folder}/`, ...names.map((name) => `./cmd/${name}`));
     } catch (error) {
       programs.close();
@@ -110,12 +117,17 @@ export class GoProgram {
 }
 
 /** Flags for a build on the real module: the go.mod beside the programs stays as it is. */
-async function useModule(folder: string, version: string): Promise<string[]> {
+async function useModule(folder: string, actual: string): Promise<string[]> {
   const file = join(folder, "go.mod");
   copyFileSync(join(HERE, "go.mod"), file);
   copyFileSync(join(HERE, "go.sum"), join(folder, "go.sum"));
-  await go("mod", "edit", `-dropreplace=${CODEQ}`, `-droprequire=${CODEQ}`, file);
-  await go("get", `-modfile=${file}`, `${CODEQ}@${version}`);
+  if (isAbsolute(actual)) {
+    await go("mod", "edit", `-replace=${CODEQ}=${actual}`, file);
+    await go("mod", "tidy", `-modfile=${file}`);
+  } else {
+    await go("mod", "edit", `-dropreplace=${CODEQ}`, `-droprequire=${CODEQ}`, file);
+    await go("get", `-modfile=${file}`, `${CODEQ}@${actual}`);
+  }
   return [`-modfile=${file}`, "-mod=mod"];
 }
 

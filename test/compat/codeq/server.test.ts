@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { cable } from "../../integration/client/scene.ts";
 import { ACME, READER, scene } from "../../integration/server/scene.ts";
 import { readColumn } from "../../integration/tasks/scene.ts";
+import { eventually } from "../../support/eventually.ts";
 import { BUILD_MS_MAX, CLIENTS, type GoProgram, GoPrograms, missingGo } from "./go-programs.ts";
 
 let missing: string | undefined;
@@ -84,5 +86,34 @@ describe(`Tidemill's server and a producer by ${CLIENTS}`, () => {
     const found = await ids(first);
     expect(await ids(second)).toEqual(found);
     expect(new Set(found).size).toBe(50);
+  });
+
+  it("lose and double nothing when the stream is cut under calls", async (context) => {
+    if (missing !== undefined) context.skip(missing);
+    const { url, database } = await scene();
+    const line = await cable(url);
+    const count = 2_000;
+    const flags = { url: line.address, count, concurrency: 50, key: "order-%d", again: "true" };
+    const producer = start("producer", flags);
+    const rows = "SELECT payload::json ->> 'n' FROM tidemill.live_tasks";
+    for (const acked of [100, 600, 1_200]) {
+      await eventually(() => expect(producer.of("ack").length).toBeGreaterThan(acked));
+      const [answered, lost] = [producer.of("ack").length, producer.of("lost").length];
+      line.loseAnswers(true); // Stored, and nobody hears of it.
+      await eventually(async () => {
+        expect((await readColumn(database, rows)).length).toBeGreaterThan(answered);
+      });
+      line.cut();
+      line.loseAnswers(false);
+      await eventually(() => expect(producer.of("lost").length).toBeGreaterThan(lost));
+    }
+    expect(await producer.end(), producer.log).toBe(0);
+    const errors = producer.of("lost").map(({ error }) => String(error));
+    expect(errors.filter((error) => /stream closed: rpc error/.test(error))).not.toEqual([]);
+    expect(errors.filter((error) => !/stream closed|EOF|deadline/.test(error))).toEqual([]);
+    const indexes = producer.of("ack").map(({ index }) => String(index));
+    expect(new Set(indexes).size).toBe(count);
+    expect(indexes).toHaveLength(count);
+    expect((await readColumn<string>(database, rows)).sort()).toEqual(indexes.sort());
   });
 });

@@ -53,6 +53,22 @@ it("of rotations at once one wins, and the first use of a secret at once makes o
   for (const error of failed) expect(error).toMatchObject({ code: "TM_CONFLICT" });
 });
 
+it("of endpoints that are put at once a tenant gets as many as it may have", async () => {
+  const { webhooks } = (await newScene()).mill;
+  const put = async (id: string, tenant = "acme"): Promise<unknown> =>
+    webhooks.put(tenant, id, { url: URL }, { endpointsMax: 3 });
+  const ids = Array.from({ length: 12 }, (_, n) => `e${n}`);
+  const results = await Promise.allSettled(ids.map((id) => put(id)));
+  const refused = results.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+  expect(refused).toHaveLength(9);
+  const full = { code: "TM_CONFLICT", message: expect.stringContaining("at most 3") };
+  for (const error of refused) expect(error).toMatchObject(full);
+  const kept = await webhooks.list("acme");
+  expect(kept).toHaveLength(3);
+  for (const { id } of kept) await put(id);
+  await put("e0", "globex");
+});
+
 it("deliveries are listed in pages and by filters, newest first", async () => {
   const scene = await newScene();
   const { webhooks } = scene.mill;

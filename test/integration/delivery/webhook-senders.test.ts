@@ -153,6 +153,39 @@ it("the word of a sender whose lease has ended changes nothing", async () => {
   expect(attempts.map(({ status }) => status)).toEqual([undefined, 200]);
 });
 
+it("an outcome whose write got no answer is late when the lease has ended meanwhile", async () => {
+  const scene = await newScene();
+  const hold = gate();
+  const hooks = await receiver((response, _, count) => {
+    if (count === 1) void hold.opened.then(() => response.writeHead(200).end());
+    else response.writeHead(200).end();
+  });
+  const line = { isCut: false, cuts: 0 };
+  const relay = await startRelay(scene.database.url, (client, server) => {
+    client.on("data", (bytes) => {
+      if (line.isCut && bytes.includes("delivery_record")) {
+        line.cuts += 1;
+        client.destroy(); // Unread: nothing was written, and the sender cannot know.
+      } else server.write(bytes);
+    });
+    server.on("data", (bytes) => client.write(bytes));
+    client.on("close", () => server.destroy());
+    server.on("close", () => client.destroy());
+  });
+  const paused = startSender(scene, [hooks.port], { concurrency: 1, url: relay.url });
+  const taskId = await endTask(scene, hooks.url());
+  await eventually(() => expect(hooks.received).toHaveLength(1));
+  startSender(scene, [hooks.port]);
+  await letTimePass(scene);
+  await deliveryIn(scene, taskId, "delivered");
+  line.isCut = true;
+  hold.open();
+  await eventually(() => expect(line.cuts).toBe(1));
+  line.isCut = false;
+  await eventually(() => expect(paused.metrics.late.value()).toBe(1));
+  expect(paused.metrics.outcomes.value({ outcome: "delivered" })).toBe(0);
+});
+
 it("a delivery that takes its senders along is dead in the end, unsent", async () => {
   const scene = await newScene();
   const hooks = await receiver();

@@ -4,9 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
+import { queue } from "../../../src/index.ts";
 import type { ServerOptions } from "../../../src/server/index.ts";
 import { onCleanup } from "../../support/database.ts";
-import { ACME, type Scene, scene } from "../server/scene.ts";
+import { ACME, ACME_WORKER, type Scene, scene } from "../server/scene.ts";
 import { type Block, blocksOf, REPOSITORY } from "./blocks.ts";
 
 const run = promisify(execFile);
@@ -44,17 +45,38 @@ async function payloads({ database }: Scene): Promise<unknown> {
 
 const STORED = [{ tenant: "acme", queue: "mails", payload: '{"to":"ada"}' }];
 
-it("a stock Python client of the page creates a task", async (context) => {
-  const isThere = await works("python3", ["-c", "import grpc, grpc_tools"]);
-  if (!isThere) return context.skip("python3 with grpcio and grpcio-tools is not installed");
-  const { folder, env, ...made } = await stage();
+const hasPython = (): Promise<boolean> => works("python3", ["-c", "import grpc, grpc_tools"]);
+const NO_PYTHON = "python3 with grpcio and grpcio-tools is not installed";
+
+/** What the Python program of the page that has the word prints. */
+async function python(
+  word: string,
+  { folder, env }: { readonly folder: string; readonly env: NodeJS.ProcessEnv },
+): Promise<string> {
   const compile = block("sh", "grpc_tools.protoc").code.replace(
     "-I proto",
     `-I ${join(REPOSITORY, "proto")}`,
   );
   await run("sh", ["-c", compile], { cwd: folder, env });
-  writeFileSync(join(folder, "client.py"), block("python", "ProducerStreamStub").code);
-  const { stdout } = await run("python3", ["client.py"], { cwd: folder, env });
+  writeFileSync(join(folder, "client.py"), block("python", word).code);
+  return (await run("python3", ["client.py"], { cwd: folder, env })).stdout;
+}
+
+it("a stock Python client of the page handles a task", async (context) => {
+  if (!(await hasPython())) return context.skip(NO_PYTHON);
+  const { folder, env, mill, server } = await stage({ worker: { port: 0 } });
+  const { id } = await mill.enqueue(queue("mails"), { to: "ada" }, { tenant: "acme" });
+  const worker = `127.0.0.1:${server.address("worker").port}`;
+  const more = { TIDEMILL_WORKER: worker, TIDEMILL_WORKER_TOKEN: ACME_WORKER };
+  const printed = await python("WorkerStreamStub", { folder, env: { ...env, ...more } });
+  expect(printed).toBe('mails {"to":"ada"}\ncompleted\n');
+  expect(await mill.result(id)).toEqual({ sent: true });
+});
+
+it("a stock Python client of the page creates a task", async (context) => {
+  if (!(await hasPython())) return context.skip(NO_PYTHON);
+  const { folder, env, ...made } = await stage();
+  const stdout = await python("ProducerStreamStub", { folder, env });
   expect(stdout).toMatch(/^\d+\n$/);
   expect(await payloads(made)).toEqual(STORED);
 });

@@ -21,6 +21,21 @@ const create = (json: object, options: CallOptions = {}): Promise<Reply> =>
   call("POST", "/tasks", { json, ...options });
 
 describe("tasks", () => {
+  it("that are too many are refused as its clients know it", async () => {
+    const few = scene.another({ callsPerSecond: 0.1, callsBurst: 1 });
+    const json = { command: "GENERATE", payload: 1 };
+    const send = (path: string, how: CallOptions): Promise<Reply> =>
+      few.call("POST", `/v1/codeq${path}`, how);
+    expect((await send("/tasks", { json })).status).toBe(202);
+    const refused = await send("/tasks", { json });
+    expect(refused.status).toBe(429);
+    const retryAfterSeconds = Number(refused.headers.get("retry-after"));
+    expect(retryAfterSeconds).toBeGreaterThan(5);
+    const error = "more than 0.1 calls a second; come back later";
+    const scopes = { scope: "producer", operation: "create_task" };
+    expect(refused.body).toEqual({ error, ...scopes, retryAfterSeconds });
+  });
+
   it("are created and found in the fields that its clients know", async () => {
     const made = await call("POST", "/tasks", {
       text: '{"command":"GENERATE","payload":{"n":1.0},"priority":12,"maxAttempts":3,"extra":1}',

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { completed, failed, queue } from "../../../src/index.ts";
 import { eventually } from "../../support/eventually.ts";
 import { BRISK, gate } from "../tasks/scene.ts";
-import { openScene, type Scene } from "./http-scene.ts";
+import { openScene, type Reply, type Scene } from "./http-scene.ts";
 
 const hold = gate();
 let scene: Scene;
@@ -124,6 +124,25 @@ describe("a task", () => {
     expect(theirs.body.id).not.toBe(id);
     const both = { json: { ...json, idempotencyKey: "a" }, headers };
     expect((await scene.call("POST", "/v1/tasks", both)).status).toBe(400);
+  });
+
+  it("is made once under one idempotency key of many", async () => {
+    const headers = { "idempotency-key": "orders-1" };
+    const json = { queue: "mails", tasks: [{ payload: 1 }, { payload: 2 }] };
+    const send = (more: object = json, how: object = { headers }): Promise<Reply> =>
+      scene.call("POST", "/v1/tasks/batch", { json: more, ...how });
+    const first = await send();
+    expect(first.status, first.text).toBe(201);
+    expect((await send()).body).toEqual(first.body);
+    expect(await create({ queue: "mails", payload: 2, idempotencyKey: "orders-1/1" })).toBe(
+      (first.body["ids"] as string[])[1],
+    );
+    const changed = await send({ ...json, tasks: [{ payload: 1 }, { payload: 3 }] });
+    expect([changed.status, changed.body["code"]]).toEqual([409, "TM_IDEMPOTENCY_CONFLICT"]);
+    const both = await send({ ...json, tasks: [{ payload: 1, idempotencyKey: "own" }] });
+    expect([both.status, both.text]).toEqual([400, expect.stringContaining("not both")]);
+    const long = await send(json, { headers: { "idempotency-key": "x".repeat(1_024) } });
+    expect([long.status, long.text]).toEqual([400, expect.stringContaining("too long")]);
   });
 
   it("is listed in pages, newest first, each task once", async () => {

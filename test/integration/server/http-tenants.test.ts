@@ -234,6 +234,7 @@ describe("the second wall", () => {
       "endpoint_rotate",
       "endpoint_secrets",
       "endpoint_update",
+      "endpoints_count_others",
       "endpoints_read",
       "pack_open_for_task",
       "quota_usage",

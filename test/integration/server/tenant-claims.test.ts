@@ -2,13 +2,25 @@ import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { uuidv4 } from "../../../src/base/uuid.ts";
 import { queue } from "../../../src/index.ts";
 import { claimPacks } from "../../../src/tasks/sql/packs.ts";
+import type { WorkerEvent } from "../../../src/wire/generated/codeq/worker.ts";
 import type { LeaseToken } from "../../../src/wire/generated/tidemill/v1/worker.ts";
 import { onCleanup } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FeedStream } from "../../support/feed-stream.ts";
+import { codeqStream, codeqWorker } from "../../support/stream-client.ts";
 import { withoutClause } from "./forgetful.ts";
-import { RemoteHand } from "./remote-hand.ts";
-import { ACME_WORKER, GLOBEX_WORKER, READER, type Scene, scene } from "./scene.ts";
+import { RemoteHand, tokenOf } from "./remote-hand.ts";
+import {
+  ACME,
+  ACME_WORKER,
+  codeqAcks,
+  codeqCreate,
+  codeqHello,
+  GLOBEX_WORKER,
+  READER,
+  type Scene,
+  scene,
+} from "./scene.ts";
 
 const SECRET = "globex-secret";
 const MAILS = queue("mails");
@@ -19,6 +31,11 @@ let one: Scene;
 /** Claims of globex: held, over with the task or without it, and of a task in a pack. */
 let theirs: Record<"held" | "ended" | "back" | "packed", LeaseToken>;
 let ours: LeaseToken;
+/** Under which globex has made a task. */
+const THEIR_KEY = "key-of-globex";
+let keyed: string;
+const OF_CLAIMS =
+  /held|adopt|claim|token|tasks_find|whereabouts|keep|hand_over|topic|idempot|enqueue/;
 
 interface Answer {
   readonly status: number;
@@ -73,6 +90,12 @@ beforeAll(async () => {
   const back = await say(await claimed("globex", GLOBEX_WORKER), "nack", late);
   ours = await claimed("acme", ACME_WORKER);
   theirs = { held, ended, back, packed: await packed() };
+  const options = { tenant: "globex", idempotencyKey: THEIR_KEY };
+  keyed = (await one.mill.enqueue(queue("keyed"), { SECRET }, options)).id;
+  await one.database.pool.query(
+    `INSERT INTO tidemill.topic_policies (tenant, name, policy)
+     VALUES ('globex', 'keyed', '{"maxAttempts": 77}')`,
+  );
 });
 
 afterEach(() => void vi.restoreAllMocks());
@@ -137,6 +160,69 @@ async function sayById(statuses: readonly number[]): Promise<void> {
   await Promise.all(calls);
 }
 
+/** On CodeQ's stream whoever has an id may say anything of it. */
+async function sayByStream(): Promise<void> {
+  const { host, port } = one.server.address("worker");
+  const stream = codeqWorker(`${host}:${port}`);
+  const say = (event: WorkerEvent["event"]): void => stream.send({ event });
+  say({ $case: "hello", value: { token: ACME_WORKER, workerId: "hand" } });
+  await stream.until(1);
+  for (const { taskId } of Object.values(theirs)) {
+    const result = { taskId, status: "COMPLETED", resultJson: Buffer.from("{}"), error: "" };
+    say({ $case: "result", value: result });
+    say({ $case: "resultBatch", value: { results: [result] } });
+    say({ $case: "nack", value: { taskId, delaySeconds: 1, reason: "no" } });
+    say({ $case: "heartbeat", value: { taskId, extendSeconds: 60 } });
+    say({ $case: "abandon", value: { taskId } });
+  }
+  const answers = await stream.until(1 + 5 * Object.keys(theirs).length);
+  const text = JSON.stringify(answers);
+  expect(text).not.toContain('"ok":true');
+  expect(text).not.toContain(SECRET);
+  stream.close();
+}
+
+/** A task of one's own is handed over, kept by a worker that comes back, and ended. */
+async function workOnOwn(): Promise<void> {
+  const handed = await claimed("acme", ACME_WORKER);
+  const path = `/v1/tasks/${handed.taskId}/complete`;
+  expect((await post(path, { token: write(handed) })).status).toBe(200);
+  const letters = queue("own-letters");
+  const hand = await RemoteHand.at(one).hello({ queues: [letters.name] });
+  await one.mill.enqueue(letters, 1, { tenant: "acme" });
+  hand.ready(1);
+  const task = await hand.get();
+  const back = await RemoteHand.at(one).hello({ held: [tokenOf(task)] });
+  await eventually(() => expect(back.all("renewed")).not.toEqual([]));
+  expect(await back.complete(task)).toBe("completed");
+  for (const { stream } of [hand, back]) stream.close();
+}
+
+/** Their key is nobody's here, and their policy holds for nobody else. */
+async function createUnderTheirKey(): Promise<void> {
+  const key = `own ${uuidv4()}`;
+  for (const idempotencyKey of [THEIR_KEY, key, key]) {
+    const json = { queue: "keyed", payload: { SECRET: "ours" }, idempotencyKey };
+    const { status, text } = await post("/v1/tasks", json, ACME);
+    expect([201, 409], text).toContain(status);
+    expect(text).not.toContain(`"${keyed}"`);
+  }
+  const { host, port } = one.server.address("producer");
+  const stream = await codeqHello(codeqStream(`${host}:${port}`));
+  const more = { command: "keyed", payload: Buffer.from('{"SECRET":"ours"}') };
+  codeqCreate(stream, { seq: 1n, idempotencyKey: THEIR_KEY, ...more });
+  codeqCreate(stream, { seq: 2n, ...more });
+  await stream.until(3);
+  const [, created] = codeqAcks(stream);
+  expect(codeqAcks(stream).map(({ taskId }) => taskId)).not.toContain(keyed);
+  const { rows } = await one.database.pool.query<{ max_attempts: number }>(
+    "SELECT max_attempts FROM tidemill.live_tasks WHERE id = $1 AND tenant = 'acme'",
+    [created?.taskId],
+  );
+  expect(rows.map((row) => row.max_attempts === 77)).toEqual([false]);
+  stream.close();
+}
+
 /** What somebody knows who does not know the claim: ids of tasks, and claims of their own. */
 const guesses = (): LeaseToken[] =>
   Object.values(theirs).flatMap((token) =>
@@ -158,12 +244,16 @@ describe("a claim of another tenant", () => {
       await sayAll([...guesses(), ended, back]);
       // That there is such a task is all that they may hear.
       await sayById([404, 403, 409]);
+      await sayByStream();
+      await workOnOwn();
+      await createUnderTheirKey();
       const own = await post(`/v1/tasks/${ours.taskId}/heartbeat`, { token: write(ours) });
       expect(own.status, own.text).toBe(200);
     };
     const sent = await withoutClause([], work);
-    const statements = [...sent].filter((name) => /held|adopt|claim|token|tasks_find/.test(name));
+    const statements = [...sent].filter((name) => OF_CLAIMS.test(name));
     expect(statements.sort()).toEqual([
+      "idempotency_read",
       "packs_open_by_token",
       "task_claim_of",
       "tasks_adopt",
@@ -171,6 +261,10 @@ describe("a claim of another tenant", () => {
       "tasks_find",
       "tasks_find_ended_claims",
       "tasks_find_held",
+      "tasks_hand_over",
+      "tasks_keep",
+      "tasks_whereabouts",
+      "topic_read_attempts",
     ]);
     for (const names of [...statements.map((name) => [name]), statements]) {
       await withoutClause(names, work);

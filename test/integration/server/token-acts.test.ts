@@ -221,6 +221,14 @@ it("hears every kind of act at another server", async () => {
   expect(reasons.map(({ reason }) => reason)).toEqual(["no paper"]);
   const again = await second.act([b, nack(60, "later")], [b, complete()]);
   expect(again).toEqual(["scheduled", "TM_LEASE_LOST"]);
+  // As a claim has it that was lost in a crash of the database.
+  const zombie = (task: Task): Task => ({
+    ...task,
+    lease: { ...task.lease, token: { ...tokenOf(task), claimId: uuidv4() } } as Task["lease"],
+  });
+  const words = [nack(60, "later"), fail("no paper"), abandon()];
+  const late = [a, b, c].flatMap((task) => words.map((word) => [zombie(task), word] as const));
+  expect(new Set(await second.act(...late))).toEqual(new Set(["TM_LEASE_LOST"]));
   expect(await second.complete(d)).toBe("completed");
 });
 

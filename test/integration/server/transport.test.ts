@@ -30,6 +30,7 @@ import {
   codeqTask,
   committing,
   create,
+  GLOBEX,
   hello,
   refusals,
   scene,
@@ -142,7 +143,9 @@ describe("a stream", () => {
   });
 
   it("too many is turned away, and more without a hello sooner", async () => {
-    const { codeq } = await scene({ server: { streamsMax: 3, strangersMax: 2 } });
+    const limits = { streamsMax: 3, streamsPerTenantMax: 3 };
+    const strangers = { strangersMax: 2, strangersPerAddressMax: 2 };
+    const { codeq } = await scene({ server: { ...limits, ...strangers } });
     const known = [await codeqHello(codeq()), await codeqHello(codeq())];
     const third = await codeqHello(codeq());
     expect(third.received).toHaveLength(1);
@@ -157,6 +160,40 @@ describe("a stream", () => {
       const late = await codeqHello(codeq());
       for (const stranger of strangers) stranger.close();
       expect((await late.ended).details).toBe("too many streams wait for their hello");
+    });
+  });
+
+  it("of one tenant too many is turned away, and of another is not", async () => {
+    const { codeq } = await scene({ server: { streamsMax: 4 } });
+    const known = [await codeqHello(codeq()), await codeqHello(codeq()), await codeqHello(codeq())];
+    for (const stream of known) await stream.until(1);
+    const fourth = await codeqHello(codeq());
+    expect(await fourth.ended).toEqual({
+      code: status.UNAVAILABLE,
+      details: "the tenant has as many streams as one may have here",
+    });
+    const other = codeq();
+    other.send({ event: { $case: "hello", value: { token: GLOBEX } } });
+    await other.until(1);
+    known[0]?.call.end();
+    await known[0]?.ended;
+    await eventually(async () => {
+      const fifth = await codeqHello(codeq());
+      expect(await Promise.race([fifth.until(1), fifth.ended])).toHaveLength(1);
+    });
+  });
+
+  it("of one address too many without a hello is turned away", async () => {
+    const { codeq, server } = await scene({ server: { strangersMax: 4 } });
+    const strangers = [codeq(), codeq()];
+    await eventually(() => {
+      expect(server.metrics.streams.value({ listener: "producer" })).toBe(2);
+    });
+    expect((await codeq().ended).details).toBe("too many streams wait for their hello");
+    for (const stranger of strangers) stranger.close();
+    await eventually(async () => {
+      const late = await codeqHello(codeq());
+      expect(await Promise.race([late.until(1), late.ended])).toHaveLength(1);
     });
   });
 

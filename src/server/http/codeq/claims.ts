@@ -65,7 +65,7 @@ async function claim(
   };
   const tasks = await (waitMs === 0
     ? desk.claim(request, signal)
-    : waits.during(() => desk.claim(request, signal)));
+    : waits.during(caller.tenant, () => desk.claim(request, signal)));
   return tasks.map(toClaimedCodeqTask);
 }
 

@@ -190,7 +190,9 @@ function reading({ limits, waits }: CodeqContext): Endpoint[] {
         let row = await findTask(scope, id);
         const seconds = secondsOf(query.waitSeconds, limits);
         if (!hasEnded(row) && seconds > 0) {
-          row = await waits.during(() => scope.end(id, { timeoutMs: seconds * 1000, signal }));
+          row = await waits.during(scope.tenant, () =>
+            scope.end(id, { timeoutMs: seconds * 1000, signal }),
+          );
         }
         if (!hasEnded(row)) throw new NotFoundError("result not found");
         return { status: 200, body: { task: toCodeqTask(row), result: toRecord(row) } };

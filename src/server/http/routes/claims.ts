@@ -97,7 +97,7 @@ function claiming(desk: ClaimDesk, limits: ResolvedHttpLimits, waits: Waits): En
       };
       const tasks = await (waitSeconds === 0
         ? desk.claim(request, signal)
-        : waits.during(() => desk.claim(request, signal)));
+        : waits.during(caller.tenant, () => desk.claim(request, signal)));
       return { status: 200, body: { tasks: tasks.map(toView) } };
     },
   });

@@ -100,7 +100,11 @@ const createMany = endpoint({
   path: "/v1/tasks/batch",
   tag: TAG,
   summary: "Store many tasks of one queue: all of them, in order, or none",
+  description:
+    "With the header Idempotency-Key each task has the key with its place, such as key/0: the " +
+    "same call again gives the first tasks.",
   act: "task.create",
+  headers: z.object({ "idempotency-key": name.optional() }),
   body: z
     .strictObject({ queue: name, tasks: z.array(newTask).min(1).max(BATCH_MAX) })
     .openapi("NewTasks"),
@@ -113,9 +117,10 @@ const createMany = endpoint({
   },
   async handle({ caller, scope, body, headers }) {
     requireMay(caller, "task.create", body.queue);
+    const header = headers.get("idempotency-key");
     const tasks = body.tasks.map((task, index) => {
       try {
-        return toNewTask(task, headers);
+        return { ...toNewTask(task, headers), ...keyAt(header, index, task.idempotencyKey) };
       } catch (error) {
         throw error instanceof InvalidInputError
           ? new InvalidInputError(`task ${index}: ${error.message}`)
@@ -125,6 +130,21 @@ const createMany = endpoint({
     return { status: 201, body: { ids: await scope.enqueue(body.queue, tasks) } };
   },
 });
+
+/** One key for all of a call: each task has its own, made of it and its place. */
+function keyAt(
+  header: string | null,
+  place: number,
+  own: string | undefined,
+): { readonly idempotencyKey?: string } {
+  if (header === null) return {};
+  if (own !== undefined) {
+    throw new InvalidInputError("give Idempotency-Key as a header or in the task, not both");
+  }
+  const idempotencyKey = `${header}/${place}`;
+  if (name.safeParse(idempotencyKey).success) return { idempotencyKey };
+  throw new InvalidInputError("the Idempotency-Key is too long to be that of each task");
+}
 
 const page = z.object({ tasks: z.array(taskView), cursor: z.string().optional() });
 
@@ -262,7 +282,9 @@ function result(limits: ResolvedHttpLimits, waits: Waits): Endpoint {
       const row =
         waitSeconds === 0
           ? await scope.task(id)
-          : await waits.during(() => scope.end(id, { timeoutMs: waitSeconds * 1000, signal }));
+          : await waits.during(scope.tenant, () =>
+              scope.end(id, { timeoutMs: waitSeconds * 1000, signal }),
+            );
       const { state, result: found, reason } = toTask(row) as Record<string, unknown>;
       const status = hasEnded(row) ? 200 : 202;
       return { status, body: { id, state, result: found, reason } };

@@ -1,5 +1,4 @@
 import { z } from "@hono/zod-openapi";
-import { ConflictError } from "../../../base/errors.ts";
 import { withoutUndefined } from "../../../base/options.ts";
 import type { EndpointOptions } from "../../../delivery/endpoint.ts";
 import type {
@@ -82,12 +81,9 @@ const put = endpoint({
   async handle({ caller, scope, params, body }) {
     requireAll(caller, "webhook.change");
     const { tenant, webhooks } = scope;
-    const others = (await webhooks.list(tenant)).filter(({ id }) => id !== params.id);
-    if (others.length >= ENDPOINTS_MAX) {
-      throw new ConflictError(`a tenant has at most ${ENDPOINTS_MAX} endpoints: remove one`);
-    }
     const options = withoutUndefined(body) as EndpointOptions;
-    const made = await webhooks.put(tenant, params.id, options);
+    const limits = { endpointsMax: ENDPOINTS_MAX };
+    const made = await webhooks.put(tenant, params.id, options, limits);
     const revealed = made.secret === undefined ? {} : { secret: made.secret.reveal() };
     return { status: 200, body: { endpoint: made.endpoint, ...revealed } };
   },

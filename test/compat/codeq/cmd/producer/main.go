@@ -1,5 +1,6 @@
 // Command producer creates tasks through CodeQ's producer client and prints what happened, one line
-// of JSON each.
+// of JSON each. With -again it opens another stream when one has ended, and repeats there what was
+// not answered, as an application would.
 package main
 
 import (
@@ -17,6 +18,12 @@ import (
 	"codeqcompat/internal/lines"
 )
 
+// Between a stream that ended and the next.
+const pause = 50 * time.Millisecond
+
+// The client may wait for ever for an answer that a stream, which ended meanwhile, cannot give.
+const patience = 5 * time.Second
+
 func main() {
 	url := flag.String("url", "localhost:9092", "host and port of the producer stream")
 	token := flag.String("token", "", "bearer token")
@@ -33,6 +40,7 @@ func main() {
 	delay := flag.Int("delay", 0, "seconds")
 	runAt := flag.String("run-at", "", "RFC 3339")
 	trace := flag.String("trace", "", "W3C trace parent")
+	again := flag.Bool("again", false, "repeats on another stream what one left unanswered")
 	flag.Parse()
 
 	request := func(index int) producerclient.CreateRequest {
@@ -70,6 +78,9 @@ func main() {
 		"event": "hello", "tenant": session.TenantID(), "subject": session.Subject(),
 	})
 
+	if *again {
+		lines.End(repeat(client, session, *concurrency, *count, request))
+	}
 	if *mode == "batch" {
 		for first := 0; first < *count; first += *batch {
 			var requests []producerclient.CreateRequest
@@ -98,6 +109,59 @@ func main() {
 		group.Wait()
 	}
 	lines.End(session.Close())
+}
+
+// repeat creates one by one, on one stream after another, until each is answered.
+func repeat(
+	client *producerclient.Client, session *producerclient.Session, concurrency, count int,
+	request func(int) producerclient.CreateRequest,
+) error {
+	left := make([]int, count)
+	for index := range left {
+		left[index] = index
+	}
+	for {
+		left = createOn(session, concurrency, left, request)
+		err := session.Close()
+		if len(left) == 0 {
+			return err
+		}
+		for session = nil; session == nil; {
+			time.Sleep(pause)
+			if session, err = client.Connect(context.Background()); err != nil {
+				slog.Info("no stream", "error", err)
+			}
+		}
+	}
+}
+
+// createOn gives what was not answered.
+func createOn(
+	session *producerclient.Session, concurrency int, indexes []int,
+	request func(int) producerclient.CreateRequest,
+) (left []int) {
+	var group sync.WaitGroup
+	var mutex sync.Mutex
+	slots := make(chan struct{}, concurrency)
+	for _, index := range indexes {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			id, err := session.Produce(ctx, request(index))
+			if err == nil {
+				printAck(index, id, nil)
+				return
+			}
+			lines.Print(map[string]any{"event": "lost", "index": index, "error": err.Error()})
+			mutex.Lock()
+			defer mutex.Unlock()
+			left = append(left, index)
+		})
+	}
+	group.Wait()
+	return left
 }
 
 func numbered(text string, index int) string {
