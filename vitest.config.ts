@@ -14,7 +14,7 @@ export default defineConfig({
     },
   },
   test: {
-    maxWorkers: 4,
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     reporters: ["default", new NoSkips()],
     projects: [

@@ -195,15 +195,17 @@ export class SalsaMember {
   async #every(restMs: number, turn: () => Promise<void>): Promise<void> {
     const { signal } = this.#control;
     while (!signal.aborted) {
-      await this.#attempt("turn", turn);
+      // The source deregisters under a turn that still runs, and whose writes may then be refused.
+      await this.#attempt("turn", turn, signal);
       await delay(restMs, undefined, { signal }).catch(() => {});
     }
   }
 
-  async #attempt(what: string, work: () => Promise<void>): Promise<void> {
+  async #attempt(what: string, work: () => Promise<void>, until?: AbortSignal): Promise<void> {
     try {
       await work();
     } catch (error) {
+      if (until?.aborted === true) return;
       this.problems.push(`${what}: ${String(error)}`);
     }
   }
