@@ -14,7 +14,7 @@ export default defineConfig({
     },
   },
   test: {
-    maxWorkers: 5,
+    maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
     reporters: ["default", new NoSkips()],
     projects: [

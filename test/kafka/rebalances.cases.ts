@@ -6,6 +6,8 @@ import { startProcess } from "./processes.ts";
 import { type Scene, scene, used } from "./scene.ts";
 
 const PRIORITIES = ["high", "normal", "low"] as const;
+/** Messages of each topic; `TIDEMILL_TEST_MESSAGES=8000` for a long run. */
+const OF_EACH = Number(process.env["TIDEMILL_TEST_MESSAGES"] ?? 2_500);
 
 const partitionsOf = (ingest: KafkaIngest, topic: string): number[] =>
   ingest
@@ -51,7 +53,7 @@ describe("while a group divides its partitions anew", () => {
   it("nothing is lost or doubled, though the broker restarts under load", async () => {
     const here = await scene(used.broker);
     for (const [at, priority] of PRIORITIES.entries()) {
-      await here.produce(priority, 8_000, at * 8_000);
+      await here.produce(priority, OF_EACH, at * OF_EACH);
     }
     const options = { ...here.options, batchMessages: 100 };
     await Promise.all([1, 2].map(() => startProcess(here, "ingest", options)));
@@ -65,7 +67,7 @@ describe("while a group divides its partitions anew", () => {
     await used.broker.run();
     await blocker.query("ROLLBACK");
     const last = await here.ingest(options);
-    await here.expectExactly(24_000, 60_000);
+    await here.expectExactly(3 * OF_EACH, 60_000);
     await eventually(() =>
       expect(last.status().some((one) => one.partitions.length > 0)).toBe(true),
     );

@@ -4,7 +4,7 @@ import { eventually } from "../../support/eventually.ts";
 import { type RunningCli, startCli } from "./cli.ts";
 
 const FREE = ["--http", "0", "--producer", "0", "--worker", "0", "--metrics", "0"];
-const COUNT = 3;
+const COUNT = 2;
 
 interface Line {
   readonly message: string;
