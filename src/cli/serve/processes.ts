@@ -79,18 +79,23 @@ export class ServerProcesses {
   }
 
   #start(seat: Seat): void {
-    const { clock } = this.#options;
     const server = cluster.fork(environmentOf(seat.place));
     seat.process = server;
-    seat.servingSinceMs = undefined;
     server.on("message", (message: unknown) => {
-      if (!isServing(message)) return;
-      seat.servingSinceMs = clock.now();
-      this.#hasServed ||= this.#seats.every(({ servingSinceMs }) => servingSinceMs !== undefined);
+      if (isServing(message)) this.#serves(seat);
     });
     // Its channel may be closed before it has ended, and messages that it never heard fail here.
     server.on("error", () => {});
     server.on("exit", (code: number | null, by: string | null) => this.#ended(seat, code, by));
+  }
+
+  #serves(seat: Seat): void {
+    const { clock, logger, count } = this.#options;
+    seat.servingSinceMs = clock.now();
+    const isWhole = this.#seats.every(({ servingSinceMs }) => servingSinceMs !== undefined);
+    if (!isWhole) return;
+    this.#hasServed = true;
+    logger.info({ processes: count }, "all processes of the server serve");
   }
 
   #ended(seat: Seat, code: number | null, by: string | null): void {
@@ -108,6 +113,7 @@ export class ServerProcesses {
     const { clock, logger } = this.#options;
     const { place, servingSinceMs } = seat;
     const wasSteady = servingSinceMs !== undefined && clock.now() - servingSinceMs > STEADY_MS;
+    seat.servingSinceMs = undefined;
     seat.failures = wasSteady ? 1 : seat.failures + 1;
     const restMs = exponentialMs(seat.failures, RESTART_MS, RESTART_MS_MAX);
     logger.error({ process: place, code, by, restMs }, "a server process ended: started again");
