@@ -1,4 +1,3 @@
-import { availableParallelism } from "node:os";
 import { type Figure, median, quantile } from "../support/figure.ts";
 import type { BenchServer } from "../support/server.ts";
 import { type Contest, settingsOf } from "../tasks/comparison.ts";
@@ -11,8 +10,6 @@ import { remoteTidemill, restTidemill } from "./system.ts";
 
 const PER_MESSAGE = 64;
 const MANY_STREAMS = 1_000;
-/** A server for each core, and as many streams of either kind, so that all of them have work. */
-const SERVERS = availableParallelism();
 
 interface Scale {
   readonly pairs: number;
@@ -50,7 +47,6 @@ export async function* streamFigures(server: BenchServer, quick: boolean): Async
   yield* await manyStreamsFigures(contest, remote, scale);
 }
 
-/** Through as many servers as there are cores; and, for comparison, through one. */
 async function cycleFigures(
   contest: Contest,
   remote: TaskSystem,
@@ -58,46 +54,31 @@ async function cycleFigures(
 ): Promise<Figure[]> {
   const inProcess: Measured[] = [];
   const remotely: Measured[] = [];
-  const alone: Measured[] = [];
-  const load = { perMessage: PER_MESSAGE, streams: SERVERS };
   for (let pair = 0; pair < pairs; pair += 1) {
     inProcess.push(await steady(contest, contest.ours, window));
-    remotely.push(await steady(contest, remote, window, { ...load, serverProcesses: SERVERS }));
-    alone.push(await steady(contest, remote, window, load));
+    remotely.push(await steady(contest, remote, window, { perMessage: PER_MESSAGE }));
   }
+  const here = inProcess.map(({ perSecond }) => perSecond);
+  const there = remotely.map(({ perSecond }) => perSecond);
   const settings = {
     ...settingsOf(contest),
     pairs,
     window,
-    ...load,
-    usPerTask: { inProcess: costOf(inProcess), remote: costOf(remotely), oneServer: costOf(alone) },
+    perMessage: PER_MESSAGE,
+    usPerTask: { inProcess: costOf(inProcess), remote: costOf(remotely) },
   };
-  const here = ratesOf(inProcess);
-  const compared = (there: readonly number[]): Pick<Figure, "value" | "ours" | "anchor"> => ({
-    value: median(there.map((rate, pair) => rate / (here[pair] ?? Number.NaN))),
-    ours: median(there),
-    anchor: median(here),
-  });
-  const unit = "of the tasks/s of one process that has the database";
-  const many = { ...settings, serverProcesses: SERVERS };
   return [
-    { figure: "stream.cycle_vs_in_process", ...compared(ratesOf(remotely)), unit, settings: many },
     {
-      figure: "stream.cycle_per_s",
-      value: median(ratesOf(remotely)),
-      unit: "tasks/s",
-      settings: many,
+      figure: "stream.cycle_vs_in_process",
+      value: median(there.map((rate, pair) => rate / (here[pair] ?? Number.NaN))),
+      ours: median(there),
+      anchor: median(here),
+      unit: "of the tasks/s of one process that has the database",
+      settings,
     },
-    {
-      figure: "stream.cycle_of_one_server_vs_in_process",
-      ...compared(ratesOf(alone)),
-      unit,
-      settings: { ...settings, serverProcesses: 1 },
-    },
+    { figure: "stream.cycle_per_s", value: median(there), unit: "tasks/s", settings },
   ];
 }
-
-const ratesOf = (all: readonly Measured[]): number[] => all.map(({ perSecond }) => perSecond);
 
 async function singleFigure(
   contest: Contest,
@@ -168,7 +149,7 @@ async function steadyRate(
   contest: Contest,
   system: TaskSystem,
   window: Window,
-  load: Load = {},
+  load: Pick<OpenOptions, "perMessage"> = {},
 ): Promise<number> {
   return (await steady(contest, system, window, load)).perSecond;
 }
@@ -177,14 +158,12 @@ async function steady(
   { stage }: Contest,
   system: TaskSystem,
   window: Window,
-  load: Load = {},
+  load: Pick<OpenOptions, "perMessage"> = {},
 ): Promise<Measured> {
   await using session = await Session.open(stage, system, { purpose: "throughput", ...load });
   await session.startWorker();
   return await session.steady(window);
 }
-
-type Load = Pick<OpenOptions, "perMessage" | "streams" | "serverProcesses">;
 
 /** Processor time per task of each process. */
 function costOf(all: readonly Measured[]): Measured["usPerTask"] {

@@ -1,4 +1,4 @@
-import { Client, type ClientDuplexStream, credentials } from "@grpc/grpc-js";
+import { Client, credentials } from "@grpc/grpc-js";
 import { BatchWriter, fieldSize, varintSize } from "../../src/wire/batch-writer.ts";
 import { FieldReader } from "../../src/wire/field-reader.ts";
 import {
@@ -23,104 +23,68 @@ const OK = 0x10;
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
-/** Streams that take turns, each on a connection of its own; a create counts when it is acked. */
+/** One stream, which has any number of messages under way; a create counts when it is acked. */
 export async function openProducer(options: OpenOptions): Promise<Producer> {
-  const { server: ports, perMessage = 1, purpose, streams: wanted = 1 } = options;
+  const { server: ports, perMessage = 1 } = options;
   if (ports === undefined) throw new Error("where is the server?");
-  const count = purpose === "throughput" ? wanted : 1;
-  const streams = await Promise.all(
-    Array.from({ length: count }, () => ProducerStream.open(ports.producer)),
+  const client = new Client(
+    `127.0.0.1:${ports.producer}`,
+    credentials.createInsecure(),
+    CHANNEL_OPTIONS,
   );
-  let turn = 0;
-  const next = (): ProducerStream => {
-    const stream = streams[turn % count];
-    turn += 1;
-    if (stream === undefined) throw new Error("there is no stream");
-    return stream;
+  const { path } = ProducerStreamService.stream;
+  const stream = client.makeBidiStreamRequest(path, identity, identity);
+  const waiting = new Map<number, () => void>();
+  let seq = 0;
+  let fail: (error: Error) => void = () => {};
+  const failed = new Promise<never>((_, reject) => {
+    fail = reject;
+  });
+  failed.catch(() => {});
+  stream.on("error", (error) => fail(error));
+  const settle = (acked: number): void => {
+    waiting.get(acked)?.();
+    waiting.delete(acked);
+  };
+  const greeted = new Promise<void>((resolve) => {
+    stream.on("data", (bytes: Buffer) => {
+      if (bytes[0] === CREATE_ACK_BATCH) return settle(readAcks(bytes));
+      const { event } = ServerEvent.decode(bytes);
+      if (event?.$case === "createAck" && event.value.ok) settle(Number(event.value.seq));
+      else if (event?.$case === "helloAck") resolve();
+      else fail(new Error(`the server said ${bytes.toString("latin1")}`));
+    });
+  });
+  const say = (event: ProducerEvent["event"]): void =>
+    void stream.write(Buffer.from(ProducerEvent.encode({ event }).finish()));
+  say({ $case: "hello", value: { token: TOKEN } });
+  await Promise.race([greeted, failed]);
+
+  const send = async (payloads: readonly Payload[]): Promise<void> => {
+    const first = seq + 1;
+    seq += payloads.length;
+    // Acks of one message come together.
+    const acked = new Promise<void>((resolve) => waiting.set(seq, resolve));
+    if (perMessage > 1) stream.write(writeCreates(payloads, first));
+    else {
+      const payload = Buffer.from(JSON.stringify(payloads[0]));
+      say({ $case: "create", value: { ...BLANK, seq: BigInt(first), payload } });
+    }
+    await acked;
   };
   return {
     async enqueue(payloads) {
       const messages: Promise<void>[] = [];
       for (let first = 0; first < payloads.length; first += perMessage) {
-        messages.push(next().send(payloads.slice(first, first + perMessage)));
+        messages.push(send(payloads.slice(first, first + perMessage)));
       }
-      await Promise.all(messages);
+      await Promise.race([Promise.all(messages), failed]);
     },
     async close() {
-      for (const stream of streams) stream.close();
+      stream.end();
+      client.close();
     },
   };
-}
-
-/** Which has any number of messages under way. */
-class ProducerStream {
-  readonly #client: Client;
-  readonly #stream: ClientDuplexStream<Buffer, Buffer>;
-  readonly #waiting = new Map<number, () => void>();
-  readonly #failed: Promise<never>;
-  #fail: (error: Error) => void = () => {};
-  #greet: () => void = () => {};
-  #seq = 0;
-
-  private constructor(port: number) {
-    this.#client = new Client(`127.0.0.1:${port}`, credentials.createInsecure(), {
-      ...CHANNEL_OPTIONS,
-      "grpc.use_local_subchannel_pool": 1,
-    });
-    const { path } = ProducerStreamService.stream;
-    this.#stream = this.#client.makeBidiStreamRequest(path, identity, identity);
-    this.#failed = new Promise<never>((_, reject) => {
-      this.#fail = reject;
-    });
-    this.#failed.catch(() => {});
-    this.#stream.on("error", (error) => this.#fail(error));
-    this.#stream.on("data", (bytes: Buffer) => this.#hear(bytes));
-  }
-
-  static async open(port: number): Promise<ProducerStream> {
-    const opened = new ProducerStream(port);
-    const greeted = new Promise<void>((resolve) => {
-      opened.#greet = resolve;
-    });
-    opened.#say({ $case: "hello", value: { token: TOKEN } });
-    await Promise.race([greeted, opened.#failed]);
-    return opened;
-  }
-
-  /** One message. Acks of what is in it come together. */
-  async send(payloads: readonly Payload[]): Promise<void> {
-    const first = this.#seq + 1;
-    this.#seq += payloads.length;
-    const acked = new Promise<void>((resolve) => this.#waiting.set(this.#seq, resolve));
-    if (payloads.length > 1) this.#stream.write(writeCreates(payloads, first));
-    else {
-      const payload = Buffer.from(JSON.stringify(payloads[0]));
-      this.#say({ $case: "create", value: { ...BLANK, seq: BigInt(first), payload } });
-    }
-    await Promise.race([acked, this.#failed]);
-  }
-
-  close(): void {
-    this.#stream.end();
-    this.#client.close();
-  }
-
-  #say(event: ProducerEvent["event"]): void {
-    this.#stream.write(Buffer.from(ProducerEvent.encode({ event }).finish()));
-  }
-
-  #hear(bytes: Buffer): void {
-    if (bytes[0] === CREATE_ACK_BATCH) return this.#settle(readAcks(bytes));
-    const { event } = ServerEvent.decode(bytes);
-    if (event?.$case === "createAck" && event.value.ok) this.#settle(Number(event.value.seq));
-    else if (event?.$case === "helloAck") this.#greet();
-    else this.#fail(new Error(`the server said ${bytes.toString("latin1")}`));
-  }
-
-  #settle(seq: number): void {
-    this.#waiting.get(seq)?.();
-    this.#waiting.delete(seq);
-  }
 }
 
 const BLANK: Omit<CreateTask, "seq" | "payload"> = {

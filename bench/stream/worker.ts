@@ -67,7 +67,7 @@ type WorkerStream = ClientDuplexStream<Buffer, Buffer>;
 /** Resolves when the server has greeted it. */
 async function openStream(
   stream: WorkerStream,
-  { perMessage = 1, purpose }: OpenOptions,
+  { perMessage = 1, streams = 1 }: OpenOptions,
   handler: Handler,
 ): Promise<WorkerStream> {
   const bytesOf = (event: WorkerEvent["event"]): Buffer =>
@@ -104,7 +104,7 @@ async function openStream(
       const { event } = ServerEvent.decode(bytes);
       if (event?.$case === "task") void runOne(event.value.task);
       else if (event?.$case === "helloAck") {
-        for (let n = 0; n < (purpose === "latency" ? 1 : READIES); n += 1) ready();
+        for (let n = 0; n < (streams > 1 ? 1 : READIES); n += 1) ready();
         resolve(stream);
       } else if (event?.$case === "error") reject(new Error(event.value.message));
     });

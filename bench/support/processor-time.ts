@@ -12,25 +12,18 @@ const ENDED_USER = 13;
 const ENDED_SYSTEM = 14;
 
 /**
- * Processor time, in microseconds, that a process and all under it have taken so far; undefined
+ * Processor time, in microseconds, that a process and its children have taken so far; undefined
  * where there is no /proc. A PostgreSQL server is one process for each session, which come and go.
  */
 export function familyTimeUs(pid: number): number | undefined {
-  const first = statOf(pid);
-  if (first === undefined) return undefined;
-  const children = new Map<number, [pid: number, stat: readonly number[]][]>();
+  const parent = statOf(pid);
+  if (parent === undefined) return undefined;
+  let ticks = sum(parent, USER, SYSTEM, ENDED_USER, ENDED_SYSTEM);
   for (const name of readdirSync("/proc")) {
-    const stat = /^\d+$/.test(name) ? statOf(Number(name)) : undefined;
-    const parent = stat?.[PARENT];
-    if (stat === undefined || parent === undefined) continue;
-    children.set(parent, [...(children.get(parent) ?? []), [Number(name), stat]]);
+    const child = /^\d+$/.test(name) ? statOf(Number(name)) : undefined;
+    if (child?.[PARENT] === pid) ticks += sum(child, USER, SYSTEM);
   }
-  const ticksOf = (one: number, stat: readonly number[]): number =>
-    (children.get(one) ?? []).reduce(
-      (total, [child, its]) => total + ticksOf(child, its),
-      sum(stat, USER, SYSTEM, ENDED_USER, ENDED_SYSTEM),
-    );
-  return ticksOf(pid, first) * US_PER_TICK;
+  return ticks * US_PER_TICK;
 }
 
 function statOf(pid: number): number[] | undefined {

@@ -38,10 +38,6 @@ export class Child extends EventEmitter<{ handled: [Handled]; started: [Started]
     this.#exit = once(this.#process, "exit").catch(() => undefined);
   }
 
-  get pid(): number {
-    return this.#process.pid ?? 0;
-  }
-
   async open(role: Role, options: OpenOptions): Promise<void> {
     await this.call({ do: "open", role, options });
   }

@@ -19,10 +19,8 @@ export interface OpenOptions {
   readonly server?: ServerPorts;
   /** How many tasks are in one message over the network. */
   readonly perMessage?: number;
-  /** How many streams a worker opens, and for throughput a producer, too. */
+  /** How many streams a worker opens. */
   readonly streams?: number;
-  /** Servers that share the ports of this session's. Defaults to 1. */
-  readonly serverProcesses?: number;
 }
 
 export interface ServerPorts {

@@ -174,9 +174,7 @@ export class Session {
       times.set(name, (times.get(name) ?? 0) + (await child.call({ do: "cpu" })));
     };
     await add("producer", this.#producer);
-    // Which may be several processes.
-    const server = this.#server === undefined ? undefined : familyTimeUs(this.#server.pid);
-    if (server !== undefined) times.set("server", server);
+    if (this.#server !== undefined) await add("server", this.#server);
     for (const worker of this.#workers) await add("worker", worker);
     const postgres = familyTimeUs(this.#stage.server.pid);
     if (postgres !== undefined) times.set("postgres", postgres);

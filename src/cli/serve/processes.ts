@@ -13,11 +13,6 @@ export interface ProcessesOptions {
   readonly signal: AbortSignal;
 }
 
-/**
- * What a server has under way lives from a message to an answer of the database: longer than the
- * nursery of Node's heap is meant for, which then copies all of it again and again. In MiB.
- */
-const NURSERY_MB = 64;
 const RESTART_MS = 500;
 const RESTART_MS_MAX = 30_000;
 /** One that served for so long was no failure of the start. */
@@ -63,9 +58,6 @@ export class ServerProcesses {
   /** Until the signal, or until they cannot go on. Resolves with the exit code. */
   async run(): Promise<number> {
     const { signal } = this.#options;
-    cluster.setupPrimary({
-      execArgv: [...process.execArgv, `--max-semi-space-size=${NURSERY_MB}`],
-    });
     const gone = new Promise<void>((resolve) => {
       this.#onGone = resolve;
     });
