@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { testDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -14,9 +15,9 @@ interface Line {
   readonly metrics: string;
 }
 
-async function begun(...more: string[]): Promise<{ all: RunningCli; at: Line[] }> {
+async function begun(): Promise<{ all: RunningCli; at: Line[] }> {
   const { url } = await testDatabase();
-  const flags = ["--insecure-no-auth", "--processes", String(COUNT), ...FREE, ...more];
+  const flags = ["--insecure-no-auth", "--processes", String(COUNT), ...FREE];
   const all = startCli(["serve", ...flags], { env: { DATABASE_URL: url } });
   await all.line(ALL_SERVE);
   return { all, at: await Promise.all(range(COUNT).map((place) => serving(all, place))) };
@@ -51,7 +52,6 @@ async function ask(http: string, times: number): Promise<void> {
 
 /** The processes that share the ports. */
 async function childrenOf({ child }: RunningCli): Promise<number[]> {
-  const { readFile } = await import("node:fs/promises");
   const file = `/proc/${child.pid}/task/${child.pid}/children`;
   return (await readFile(file, "utf8")).trim().split(" ").map(Number);
 }
@@ -64,44 +64,31 @@ const isAlive = (pid: number): boolean => {
   }
 };
 
-it("serves on the same ports from several processes, each with metrics of its own", async () => {
+it("serves on the same ports from several processes, and starts one that dies again", async () => {
   const { all, at } = await begun();
   expect(new Set(at.map(({ http }) => http)).size).toBe(1);
   expect(new Set(at.map(({ metrics }) => metrics)).size).toBe(COUNT);
   await ask(at[0]?.http ?? "", 4 * COUNT);
   for (const count of await answered(at)) expect(count).toBeGreaterThan(0);
+
+  const pids = await childrenOf(all);
+  process.kill(pids[0] ?? 0, "SIGKILL");
+  await all.line(/"message":"a server process ended: started again"/);
+  await ask(at[0]?.http ?? "", 2 * COUNT);
+  await eventually(() => {
+    expect(all.lines.filter((line) => ALL_SERVE.test(line))).toHaveLength(2);
+  });
+  const now = await childrenOf(all);
+  expect(now).toHaveLength(COUNT);
+  expect(now).not.toContain(pids[0]);
+
   all.child.kill("SIGTERM");
   const { code, stdout } = await all.ended;
   expect(code).toBe(0);
   expect(stdout.match(/"message":"stopped"/g)).toHaveLength(COUNT);
 });
 
-it("goes on when one of them dies, and starts it again", async () => {
-  const { all, at } = await begun();
-  const pids = await childrenOf(all);
-  process.kill(pids[0] ?? 0, "SIGKILL");
-  await all.line(/"message":"a server process ended: started again"/);
-  await ask(at[0]?.http ?? "", 2 * COUNT);
-  await eventually(async () => {
-    const now = await childrenOf(all);
-    expect(now).toHaveLength(COUNT);
-    expect(now).not.toContain(pids[0]);
-  });
-  await eventually(() => {
-    expect(all.lines.filter((line) => ALL_SERVE.test(line))).toHaveLength(2);
-  });
-  all.child.kill("SIGTERM");
-  expect((await all.ended).code).toBe(0);
-});
-
-it("takes all of them along when the one that shares the ports is killed", async () => {
-  const { all } = await begun();
-  const pids = await childrenOf(all);
-  all.child.kill("SIGKILL");
-  await eventually(() => expect(pids.filter(isAlive)).toEqual([]));
-});
-
-it("ends with what the first of them says when they cannot start", async () => {
+it("ends all of them when they cannot start, and when who shares the ports is killed", async () => {
   const { all, at } = await begun();
   const taken = at[0]?.http ?? "";
   const { url } = await testDatabase();
@@ -110,6 +97,8 @@ it("ends with what the first of them says when they cannot start", async () => {
     .ended;
   expect(code).toBe(2);
   expect(stderr).toContain(`cannot listen on ${taken} for http`);
-  all.child.kill("SIGTERM");
-  await all.ended;
+
+  const pids = await childrenOf(all);
+  all.child.kill("SIGKILL");
+  await eventually(() => expect(pids.filter(isAlive)).toEqual([]));
 });
