@@ -12,21 +12,29 @@ import { UsageError } from "../errors.ts";
 import { connectOptions, requireDatabaseUrl } from "../options.ts";
 import { isReadByOthers } from "../serve/files.ts";
 import { serveLogger } from "../serve/log.ts";
-import { sharedPlace } from "../serve/place.ts";
 import { ServerProcesses } from "../serve/processes.ts";
 import { Redactor } from "../serve/redactor.ts";
 import { serverOptionsOf } from "../serve/server-options.ts";
 import { SERVE_SETTINGS, type ServeFlags } from "../serve/settings.ts";
+import { type SharedPorts, sharedPorts } from "../serve/shared-ports.ts";
 import { runUntilStopped } from "../serve/until-stopped.ts";
 import { likelyTypos } from "../settings.ts";
 
 /** `tidemill serve`: until a signal, then it drains. A second signal ends it at once. */
 export async function runServe(flags: ServeFlags): Promise<void> {
+  const shared = sharedPorts();
+  try {
+    await serve(flags, shared);
+  } finally {
+    shared?.leave(); // However it ended: its channel would keep the process.
+  }
+}
+
+async function serve(flags: ServeFlags, shared: SharedPorts | undefined): Promise<void> {
   const url = requireDatabaseUrl(flags);
-  const shared = sharedPlace();
-  const options = serverOptionsOf(flags, shared?.place);
+  const options = serverOptionsOf(flags, shared?.seat);
   const redactor = new Redactor(secretsOf(flags, url, options));
-  const fields = shared === undefined ? {} : { process: shared.place };
+  const fields = shared === undefined ? {} : { process: shared.seat };
   const logger = serveLogger(flags.logLevel ?? "info", redactor, { fields });
   const { signal, release } = stopSignal();
   try {
@@ -44,7 +52,7 @@ export async function runServe(flags: ServeFlags): Promise<void> {
     });
     await requireSomeAuth(mill, options);
     const server = new TidemillServer(mill, options);
-    if ((shared?.place ?? 0) === 0) warn(flags, options, logger);
+    if ((shared?.seat ?? 0) === 0) warn(flags, options, logger);
     await server.start();
     logger.info({ version: VERSION, ...addressesOf(server, options) }, "serving");
     shared?.serving();
@@ -52,7 +60,6 @@ export async function runServe(flags: ServeFlags): Promise<void> {
     await runUntilStopped(server, { name: "server", logger, signal: stopping });
   } finally {
     release();
-    shared?.leave();
   }
 }
 

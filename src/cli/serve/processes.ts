@@ -3,7 +3,7 @@ import { exponentialMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/log.ts";
 import { EXIT_GAVE_BACK } from "../../base/stop-signal.ts";
-import { environmentOf, isServing, stopMessage } from "./place.ts";
+import { environmentOf, isServing, stopMessage } from "./shared-ports.ts";
 
 export interface ProcessesOptions {
   readonly count: number;
@@ -20,7 +20,7 @@ const STEADY_MS = 60_000;
 
 /** One of the servers, whichever process it is by now. */
 interface Seat {
-  readonly place: number;
+  readonly number: number;
   process: Worker | undefined;
   servingSinceMs: number | undefined;
   failures: number;
@@ -47,8 +47,8 @@ export class ServerProcesses {
 
   constructor(options: ProcessesOptions) {
     this.#options = options;
-    this.#seats = Array.from({ length: options.count }, (_, place) => ({
-      place,
+    this.#seats = Array.from({ length: options.count }, (_, number) => ({
+      number,
       process: undefined,
       servingSinceMs: undefined,
       failures: 0,
@@ -71,7 +71,7 @@ export class ServerProcesses {
   }
 
   #start(seat: Seat): void {
-    const server = cluster.fork(environmentOf(seat.place));
+    const server = cluster.fork(environmentOf(seat.number));
     seat.process = server;
     server.on("message", (message: unknown) => {
       if (isServing(message)) this.#serves(seat);
@@ -103,12 +103,12 @@ export class ServerProcesses {
 
   #restart(seat: Seat, code: number | null, by: string | null): void {
     const { clock, logger } = this.#options;
-    const { place, servingSinceMs } = seat;
+    const { number, servingSinceMs } = seat;
     const wasSteady = servingSinceMs !== undefined && clock.now() - servingSinceMs > STEADY_MS;
     seat.servingSinceMs = undefined;
     seat.failures = wasSteady ? 1 : seat.failures + 1;
     const restMs = exponentialMs(seat.failures, RESTART_MS, RESTART_MS_MAX);
-    logger.error({ process: place, code, by, restMs }, "a server process ended: started again");
+    logger.error({ process: number, code, by, restMs }, "a server process ended: started again");
     const cancel = clock.after(restMs, () => {
       this.#restarts.delete(cancel);
       this.#start(seat);

@@ -5,14 +5,14 @@ import type { TlsOptions } from "../../server/grpc/tls.ts";
 import type { ServerOptions } from "../../server/options.ts";
 import { UsageError } from "../errors.ts";
 import { readIssuers, readText, readTokens } from "./files.ts";
-import { metricsOf } from "./place.ts";
 import { callsOf, deliveryOf, type ServeFlags } from "./settings.ts";
+import { metricsOf } from "./shared-ports.ts";
 
 /** What everybody is without tokens. */
 const ANYBODY = { tenant: "default", scopes: ["admin"] } as const;
 
 /** What the flags say, with the files that they name; of several that share ports, to which. */
-export function serverOptionsOf(flags: ServeFlags, place = 0): ServerOptions {
+export function serverOptionsOf(flags: ServeFlags, seat = 0): ServerOptions {
   const { host, http, producer, worker, reflection, requireWall } = flags;
   const { leaseSeconds, graceSeconds, drainSeconds } = flags;
   const { keepaliveSeconds, keepaliveTimeoutSeconds } = flags;
@@ -26,7 +26,7 @@ export function serverOptionsOf(flags: ServeFlags, place = 0): ServerOptions {
     http,
     producer,
     worker,
-    metrics: metricsOf(flags, place),
+    metrics: metricsOf(flags, seat),
     reflection,
     requireWall,
     leaseSeconds,

@@ -3,15 +3,15 @@ import { METRICS_PORT } from "../../server/options.ts";
 import type { Place, ServeFlags } from "./settings.ts";
 
 /** Which of several processes this is. */
-const PLACE = "TIDEMILL_PROCESS_PLACE";
+const SEAT = "TIDEMILL_PROCESS_SEAT";
 /** What the process that shares the ports says when it is to stop. */
 const STOP = "stop";
 /** What a server says when all its ports are open. */
 const SERVING = "serving";
 
 /** Of the process that shares ports: how the others are told which they are. */
-export const environmentOf = (place: number): Readonly<Record<string, string>> => ({
-  [PLACE]: String(place),
+export const environmentOf = (seat: number): Readonly<Record<string, string>> => ({
+  [SEAT]: String(seat),
 });
 
 export const isServing = (message: unknown): boolean => message === SERVING;
@@ -19,9 +19,9 @@ export const isServing = (message: unknown): boolean => message === SERVING;
 export const stopMessage = STOP;
 
 /** One of several servers that share their ports, as far as it knows of that. */
-export interface SharedPlace {
+export interface SharedPorts {
   /** From 0 on. */
-  readonly place: number;
+  readonly seat: number;
   /** Aborts when it is to stop. */
   readonly stopping: AbortSignal;
   /** All its ports are open. */
@@ -31,7 +31,7 @@ export interface SharedPlace {
 }
 
 /** Undefined in a process that shares its ports with nobody. */
-export function sharedPlace(): SharedPlace | undefined {
+export function sharedPorts(): SharedPorts | undefined {
   const { worker } = cluster;
   if (worker === undefined) return undefined;
   const stop = new AbortController();
@@ -39,7 +39,7 @@ export function sharedPlace(): SharedPlace | undefined {
     if (message === STOP) stop.abort();
   });
   return {
-    place: Number(process.env[PLACE] ?? 0),
+    seat: Number(process.env[SEAT] ?? 0),
     stopping: stop.signal,
     serving: () => void process.send?.(SERVING),
     leave: () => void worker.disconnect(),
@@ -47,7 +47,7 @@ export function sharedPlace(): SharedPlace | undefined {
 }
 
 /** Metrics are of one process: each has a port of its own, one behind the other. */
-export function metricsOf({ metrics }: ServeFlags, place: number): Place | undefined {
-  if (place === 0 || metrics === false || metrics?.port === 0) return metrics;
-  return { ...metrics, port: (metrics?.port ?? METRICS_PORT) + place };
+export function metricsOf({ metrics }: ServeFlags, seat: number): Place | undefined {
+  if (seat === 0 || metrics === false || metrics?.port === 0) return metrics;
+  return { ...metrics, port: (metrics?.port ?? METRICS_PORT) + seat };
 }
